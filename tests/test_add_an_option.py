@@ -53,7 +53,7 @@ def error(function, *arguments, **given):
 entry = {"path": "rows.jsonl", "type": "intel"}
 run = {"rl": "dpo", "datasets": [entry, {**entry, "mood": "warm"}], "mood": "cold"}
 plan = planning.plan(run, partial=True)
-whole = slice_ = datasets.wish_of({}, None)
+whole = slice_ = datasets.slice_of({}, None)
 convert = [_entry(plan, one, options.ConvertOptions(), is_file=True)[1].mood for one in plan.datasets]
 typed = options.ConvertOptions(mood="warm", typed=frozenset({"mood"}))
 print(json.dumps({

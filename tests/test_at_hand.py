@@ -6,20 +6,22 @@ from fmtkit.training.planning import at_hand
 from fmtkit.training.planning import plan as planning
 
 
-@pytest.mark.parametrize("wish", ["flash_attention_2", "flash_attention_3", "kernels-community/a"])
-def test_an_attention_kernel_of_a_gpu_falls_back_to_sdpa_with_a_note(wish):
+@pytest.mark.parametrize(
+    "attention", ["flash_attention_2", "flash_attention_3", "kernels-community/a"]
+)
+def test_an_attention_kernel_of_a_gpu_falls_back_to_sdpa_with_a_note(attention):
     said: list[str] = []
-    values = at_hand.loading({"attn_implementation": wish}, has_cuda=False, say=said.append)
+    values = at_hand.loading({"attn_implementation": attention}, has_cuda=False, say=said.append)
     assert values == {"attn_implementation": "sdpa"}
     assert said == [
-        f"attn_implementation: {wish} needs a GPU; sdpa computes the same function",
+        f"attn_implementation: {attention} needs a GPU; sdpa computes the same function",
     ]
 
 
-@pytest.mark.parametrize("wish", ["sdpa", "eager", "flex_attention", None])
-def test_what_is_at_hand_stays_as_it_is(wish):
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex_attention", None])
+def test_what_is_at_hand_stays_as_it_is(attention):
     said: list[str] = []
-    given = {"attn_implementation": wish, "dtype": "float32"}
+    given = {"attn_implementation": attention, "dtype": "float32"}
     assert at_hand.loading(given, has_cuda=False, say=said.append) == given
     assert said == []
 

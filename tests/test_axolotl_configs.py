@@ -148,7 +148,7 @@ def test_xformers_falls_back_to_sdpa_with_a_note():
 def test_a_template_that_the_tokenizer_brings_is_taken_from_it_and_said():
     plan = plan_of("sft-kernels")
     assert plan.template == ("tokenizer_default", "key chat_template")
-    assert [n for n in plan.notes if n.startswith("chat_template: qwen3_5 is a copy")]
+    assert [n for n in plan.notes if n.startswith("chat_template: qwen3_5 is axolotl's copy")]
 
 
 def test_how_a_quantized_checkpoint_is_read_goes_to_its_class_and_needs_no_device():
@@ -246,12 +246,12 @@ def test_no_key_stands_both_as_a_name_and_as_an_alias():
     assert not set(table()) & set(aliases())
 
 
-def examples(wish: str) -> list[tuple[str, list[str]]]:
+def examples(expected: str) -> list[tuple[str, list[str]]]:
     """Return axolotl's own examples that are to plan, or to be refused, with the keys at fault."""
     if not (EXAMPLES / "classes.json").is_file():
         return []
     classes = json.loads((EXAMPLES / "classes.json").read_text(encoding="utf-8"))
-    return [(name, c.get("names", [])) for name, c in classes.items() if c["class"] == wish]
+    return [(name, c.get("names", [])) for name, c in classes.items() if c["class"] == expected]
 
 
 def stops(name: str) -> str | None:
@@ -263,34 +263,34 @@ def stops(name: str) -> str | None:
     return None
 
 
-def failures(wish: str) -> dict[str, str]:
+def failures(expected: str) -> dict[str, str]:
     """Return the examples that do not become what they are to, and why."""
     out = {}
-    for name, keys in examples(wish):
+    for name, keys in examples(expected):
         stop = stops(name)
-        if wish == "must_plan" and stop is not None:
+        if expected == "must_plan" and stop is not None:
             out[name] = stop
-        if wish == "must_refuse" and not any(key in (stop or "") for key in keys):
+        if expected == "must_refuse" and not any(key in (stop or "") for key in keys):
             out[name] = f"not refused for {' or '.join(keys)}: {stop}"
     return out
 
 
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="axolotl's own examples are not at hand")
-@pytest.mark.parametrize("wish", ["must_plan", "must_refuse"])
-def test_axolotls_own_examples_plan_or_are_refused_by_name(wish, monkeypatch):
+@pytest.mark.parametrize("expected", ["must_plan", "must_refuse"])
+def test_axolotls_own_examples_plan_or_are_refused_by_name(expected, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found, wrong = examples(wish), failures(wish)
+    found, wrong = examples(expected), failures(expected)
     assert 1 - len(wrong) / len(found) >= ENOUGH, wrong
 
 
 def main() -> None:
     """Print what stops each example, and how many become what they are to."""
-    for wish in ("must_plan", "must_refuse"):
-        wrong = failures(wish)
+    for expected in ("must_plan", "must_refuse"):
+        wrong = failures(expected)
         for name, why in wrong.items():
-            sys.stdout.write(f"{wish}: {name}\n    {why}\n")
-        count = len(examples(wish))
-        sys.stdout.write(f"{wish}: {count - len(wrong)} of {count}\n")
+            sys.stdout.write(f"{expected}: {name}\n    {why}\n")
+        count = len(examples(expected))
+        sys.stdout.write(f"{expected}: {count - len(wrong)} of {count}\n")
 
 
 if __name__ == "__main__":

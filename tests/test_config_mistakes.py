@@ -25,7 +25,7 @@ def told(tmp_path, text: str) -> FmtkitError:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("a: 1\n\tb: 2\n", 2, "a tab indents this line; YAML takes spaces alone"),
+        ("a: 1\n\tb: 2\n", 2, "a tab indents this line; YAML allows only spaces"),
         (GOOD + "   seed: 1\n", 4, "this line is not indented like the lines that belong with it"),
         ("output_dir: a: b\n", 1, "a colon too many; quote strings that contain one"),
         ("datasets: *rows\n", 1, "an alias (*name) without its anchor (&name)"),

@@ -58,7 +58,11 @@ def test_groups_of_two_are_refused_for_the_unbiased_diversity(text, key) -> None
         (STRIDED, "ebft.n_samples_per_prompt=1", "one sample per prompt"),
         (STRUCTURED, "ebft.stride=4", "stride has no effect"),
         (STRUCTURED, "ebft.use_whitening=true", "whitened samples are orthogonal"),
-        (STRUCTURED, "ebft.mask_thinking_ce=true", "transform_strided alone separates thinking"),
+        (
+            STRUCTURED,
+            "ebft.mask_thinking_ce=true",
+            "only ebft_reasoning.transform_strided separates",
+        ),
     ],
 )
 def test_what_changes_nothing_is_a_note(text, override, words) -> None:

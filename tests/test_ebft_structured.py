@@ -139,7 +139,7 @@ def test_a_template_that_rewrites_answers_cannot_take_further_turns() -> None:
         "{% for m in messages %}{% if loop.last or m.role == 'user' %}{{ m.content }} "
         "{% endif %}{% endfor %}"
     )
-    with pytest.raises(ColumnMismatchError, match="renders an answer otherwise"):
+    with pytest.raises(ColumnMismatchError, match="renders an answer differently"):
         Renderer(tokenizer, {0, 2}, 512).suffix_ids([turn("user", "w4")])
 
 

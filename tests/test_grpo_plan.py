@@ -117,7 +117,7 @@ def test_the_defaults_of_trl_are_those_that_the_rule_reckons_with(method) -> Non
 )
 def test_a_feature_of_another_trainer_is_refused_and_never_dropped(method, key) -> None:
     error = refusal(f"rl: {method}\ntrl: {{{key}}}")
-    assert f"TRL's trainer for {method} has nothing of the kind" in str(error)
+    assert f"TRL's trainer for {method} has no such feature" in str(error)
 
 
 def test_a_feature_that_is_off_is_let_through() -> None:
@@ -213,7 +213,7 @@ def test_the_asynchronous_trainer_is_planned_with_its_own_names() -> None:
         ("replay_buffer_size: 5", "it is for trl.backend: sync"),
         ("prefetch_depth: 2", "max_staleness"),
         ("rollout_func: a.b", "environment_factory"),
-        ("vllm_mode: colocate", "a server of its own"),
+        ("vllm_mode: colocate", "uses its own server"),
     ],
 )
 def test_what_the_asynchronous_trainer_lacks_is_refused(key, words) -> None:
@@ -228,7 +228,7 @@ def test_an_argument_that_its_config_lacks_is_refused() -> None:
 @pytest.mark.parametrize("method", ["gdpo", "rloo"])
 def test_it_is_for_grpo_alone(method) -> None:
     error = refusal(f"rl: {method}\nmicro_batch_size: 8\ntrl: {{backend: async}}")
-    assert f"TRL has it for grpo alone, not for {method}" in str(error)
+    assert f"TRL has it only for grpo, not for {method}" in str(error)
 
 
 def test_without_a_gpu_it_is_refused_before_anything_is_loaded(monkeypatch) -> None:

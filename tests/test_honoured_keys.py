@@ -370,7 +370,7 @@ def test_an_adapter_to_go_on_training_is_loaded(tmp_path, model):
 def test_a_checkpoint_that_is_named_is_the_one_to_go_on_from(tmp_path):
     begins = {"base_model": "a/model", "datasets": ROWS, "output_dir": str(tmp_path)}
     named = planning.plan({**begins, "resume_from_checkpoint": str(tmp_path / "checkpoint-3")})
-    with pytest.raises(ResumeError, match="checkpoint-3: no such folder; name another one"):
+    with pytest.raises(ResumeError, match="checkpoint-3: no such folder; name a different one"):
         resuming.find(named, resume=False)
     assert resuming.find(planning.plan(begins), resume=False).checkpoint is None
 

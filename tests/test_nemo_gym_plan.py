@@ -133,7 +133,7 @@ REFUSED = [
     ({"trl": {"reward_funcs": [PLAYED]}}, "nemo_gym_multi_turn: false is for single answers"),
     (
         {"trl": {"reward_funcs": [VERIFY]}, "nemo_gym_multi_turn": True},
-        "nemo_gym_multi_turn: true is for whole conversations",
+        "nemo_gym_multi_turn: true is for entire conversations",
     ),
     ({"trl": {"reward_funcs": [VERIFY, "nemo_gym_verify"]}}, "are the same reward; name it once"),
     ({"trl": {"reward_weights": [1.0, 2.0]}}, "2 numbers for 1 rewards: the Gym's is one of them"),

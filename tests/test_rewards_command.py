@@ -244,8 +244,8 @@ def test_only_the_first_rows_are_converted(run):
         )
     )
     done = run(["scores.right"], "--n", "3", "--json")
-    assert (done.code, [r for r in result(done)["remarks"] if "not sound" in r]) == (0, [])
-    assert "not sound" in run(["scores.right"], "--n", "4").out
+    assert (done.code, [r for r in result(done)["remarks"] if "not valid" in r]) == (0, [])
+    assert "not valid" in run(["scores.right"], "--n", "4").out
 
 
 def test_tokens_are_counted_by_the_models_tokenizer_where_it_is_here(run):

@@ -112,7 +112,9 @@ def test_a_prompt_of_text_stays_text(folder):
 def test_a_prompt_that_ends_with_an_assistant_turn_is_named_and_not_trained(folder):
     plan, work = prepared(folder, "rewards.answered")
     assert len(loaded(work)) == 3
-    assert "1 of 4 rows are not sound and do not train (role_order 1)" in data_remarks(plan)[0]
+    assert (
+        "1 of 4 rows are not valid and are not trained on (role_order 1)" in data_remarks(plan)[0]
+    )
     quarantined = (folder / "run/data/00/quarantine.jsonl").read_text().splitlines()
     bad = json.loads(quarantined[0])
     assert (len(quarantined), bad["line"], bad["code"]) == (1, 2, "role_order")
@@ -156,13 +158,13 @@ def test_canonical_prompts_stay_what_they_are_under_a_limit(folder, model):
 
 def test_a_column_of_two_kinds_is_named(folder):
     _, work = prepared(folder, "rewards.with_tests", "rewards.level_as_text")
-    with pytest.raises(OptionError, match="column 'level' holds another kind of value"):
+    with pytest.raises(OptionError, match="column 'level' holds different kinds of value"):
         loaded(work)
 
 
 def test_texts_and_dialogs_cannot_be_mixed(folder):
     _, work = prepared(folder, "rewards.as_text", "rewards.answered")
-    with pytest.raises(OptionError, match="column 'prompt' holds another kind"):
+    with pytest.raises(OptionError, match="column 'prompt' holds different kinds"):
         loaded(work)
 
 

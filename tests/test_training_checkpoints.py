@@ -203,7 +203,9 @@ def test_what_is_no_checkpoint_of_ours_is_left_alone(run):
 def test_a_checkpoint_that_is_named_must_be_whole(run):
     config, folder, last = run
     (last / "optimizer.pt").unlink()
-    with pytest.raises(ResumeError, match=r"checkpoint-3: optimizer.pt is missing; name another"):
+    with pytest.raises(
+        ResumeError, match=r"checkpoint-3: optimizer.pt is missing; name a different one"
+    ):
         prepared(config, f"resume_from_checkpoint={last}", resume=False)
     with pytest.raises(ResumeError, match="no such folder"):
         prepared(config, f"resume_from_checkpoint={folder / 'nowhere'}", resume=False)
@@ -223,7 +225,7 @@ def test_a_checkpoint_of_weights_alone_is_whole_where_that_is_what_is_saved(run)
 def test_a_job_that_is_not_whole_is_one_line(run, text):
     config, folder, _ = run
     (folder / "job.json").write_text(text)
-    with pytest.raises(ResumeError, match=r"job.json is incomplete, or of another version"):
+    with pytest.raises(ResumeError, match=r"job.json is incomplete, or of a different version"):
         prepared(config, resume=True)
 
 

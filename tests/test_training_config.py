@@ -198,7 +198,7 @@ def test_a_deep_configuration_is_refused_in_one_line(text):
 def test_aliases_that_stand_for_millions_of_values_are_refused():
     nines = [", ".join([f"*a{number - 1}"] * 9) for number in range(12)]
     lines = ["a0: &a0 [1]", *(f"a{n}: &a{n} [{nines[n]}]" for n in range(1, 12))]
-    with pytest.raises(OptionError, match="stand for more than 1,000,000 values"):
+    with pytest.raises(OptionError, match="expand to more than 1,000,000 values"):
         parse("\n".join(lines), "f.yaml")
 
 

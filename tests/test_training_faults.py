@@ -57,7 +57,7 @@ FAULTS = {
     "chat_template: jinja": "the template's text is missing",
     "chat_template_jinja: '{% for %}'": "chat_template_jinja: line 1",
     "datasets: [{path: a/b, split: ../x}]": "split: '../x': write a name, or a slice",
-    "datasets: [{path: a/b, split: 'train[9:2]'}]": "ends where it begins",
+    "datasets: [{path: a/b, split: 'train[9:2]'}]": "ends before or where it begins",
     "datasets: [{path: a/b, shards: 2, shards_idx: 2}]": "2 shards are counted from 0",
     "datasets: [{path: a/b, shards_idx: 2}]": "set shards",
     "datasets: [{path: a/b, fraction: 0}]": "fraction: 0: no row is left",

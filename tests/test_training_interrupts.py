@@ -21,7 +21,7 @@ from fmtkit.training.run.interrupts import Stop
 ARGS = SimpleNamespace(world_size=1, device="cpu")
 
 
-def wishes() -> SimpleNamespace:
+def training_control() -> SimpleNamespace:
     return SimpleNamespace(should_save=False, should_training_stop=False, should_evaluate=True)
 
 
@@ -31,7 +31,7 @@ def press(number: int = signal.SIGINT) -> None:
 
 @pytest.mark.parametrize("number", interrupts.SIGNALS)
 def test_a_signal_asks_the_trainer_to_save_and_stop(number, tmp_path):
-    stop, control = Stop(), wishes()
+    stop, control = Stop(), training_control()
     log = RunLog(tmp_path, stop, TokenCounter(), find("dpo"))
     with interrupts.handling(stop.take), stop.while_training():
         press(number)
@@ -43,7 +43,7 @@ def test_a_signal_asks_the_trainer_to_save_and_stop(number, tmp_path):
 
 
 def test_the_end_of_the_epoch_saves_nothing_again(tmp_path):
-    stop, control = Stop(), wishes()
+    stop, control = Stop(), training_control()
     log = RunLog(tmp_path, stop, TokenCounter(), find("dpo"))
     stop.granted = control.should_save = True
     log.on_epoch_end(ARGS, SimpleNamespace(), control)
@@ -59,8 +59,8 @@ def test_a_signal_after_the_last_step_does_not_undo_the_run(tmp_path):
     assert not stop.granted
 
 
-def test_a_signal_that_comes_twice_at_once_is_one_wish():
-    stop = Stop(same_wish=600)
+def test_a_signal_that_comes_twice_at_once_is_one_request():
+    stop = Stop(same_request=600)
     with interrupts.handling(stop.take), stop.while_training():
         press()
         press()
@@ -68,7 +68,7 @@ def test_a_signal_that_comes_twice_at_once_is_one_wish():
 
 
 def test_a_second_signal_interrupts_at_once():
-    stop = Stop(same_wish=0)
+    stop = Stop(same_request=0)
     with interrupts.handling(stop.take), stop.while_training():
         press()
         with pytest.raises(KeyboardInterrupt):

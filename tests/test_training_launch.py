@@ -86,7 +86,7 @@ def test_the_peers_fsdp_keys_become_version_two():
 def test_a_deepspeed_file_that_is_absent_becomes_the_stage_it_names():
     made = launch(deepspeed="deepspeed_configs/zero3_bf16.json")
     assert inner(made, "deepspeed_config")["zero_stage"] == 3
-    assert "stands in for it" in made.notes[0]
+    assert "is used instead" in made.notes[0]
 
 
 def test_a_deepspeed_file_that_is_there_reaches_the_trainer(tmp_path):

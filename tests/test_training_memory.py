@@ -20,10 +20,10 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def faults(wish: str) -> tuple[str, int]:
+def faults(mode: str) -> tuple[str, int]:
     """Return what was said, and the page faults of freeing and taking 24 MiB twenty times."""
     done = subprocess.run(
-        [sys.executable, "-c", CODE, wish], capture_output=True, text=True, check=True
+        [sys.executable, "-c", CODE, mode], capture_output=True, text=True, check=True
     )
     kept, count = done.stdout.split()
     return kept, int(count)

@@ -10,7 +10,7 @@ import pytest
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.config.slices import choice, parse_slice, wish_of
+from fmtkit.training.config.slices import choice, parse_slice, slice_of
 from fmtkit.training.data import convert_config
 
 SLICES = [
@@ -33,8 +33,10 @@ SLICES = [
 
 
 def taken(text: str, rows: int, shard: dict | None = None) -> list[int]:
-    wish = wish_of({"split": text, **(shard or {})}, 7)
-    masks = choice(tuple((part, 1) for part in wish.parts), wish.shard)([rows] * len(wish.parts))
+    selection = slice_of({"split": text, **(shard or {})}, 7)
+    masks = choice(tuple((part, 1) for part in selection.parts), selection.shard)(
+        [rows] * len(selection.parts)
+    )
     return [int(i) for mask in masks for i in np.flatnonzero(mask)]
 
 

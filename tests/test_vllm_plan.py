@@ -85,7 +85,7 @@ def planned(trl: dict, **keys) -> planning.Plan:
             "adapters go to a server",
         ),
         (LORA, {}, "lora_sync", "no adapter to send"),
-        (LORA, {"adapter": "dora"}, "lora_sync", "serves plain LoRA alone, and adapter is dora"),
+        (LORA, {"adapter": "dora"}, "lora_sync", "serves only plain LoRA, and adapter is dora"),
         (
             LORA,
             {"adapter": "lora", "lora_modules_to_save": ["embed_tokens"]},

@@ -1,8 +1,8 @@
 """Finds chat templates by name: fmtkit's, TRL's, a tokenizer's, or a file.
 
 A name can mean two templates. In a type (`llama3.intel`) it is the *family*: fmtkit's template first,
-rendered with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is the template of the
-*model*, with its BOS and its trimming: TRL's if TRL ships one, else fmtkit's.
+rendered with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is the template of
+the *model*, with its BOS and its trimming: TRL's if TRL ships one, else fmtkit's.
 """
 
 from collections.abc import Mapping

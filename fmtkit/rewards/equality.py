@@ -450,7 +450,7 @@ def _canonical(plain: str) -> str:
 
 
 def _slashed(match: re.Match[str]) -> str:
-    r"""Return \frac{a}{b} as a/b, with brackets around a sum in the numerator and anything but an atom in the denominator."""
+    r"""Return \frac{a}{b} as a/b, with brackets where precedence needs them."""
     above, below = match[1], match[2]
     is_sum = re.search(r"(?<=.)[-+]", above) is not None
     is_atom = re.fullmatch(r"\\?[A-Za-z]+|\d+", below) is not None

@@ -21,7 +21,7 @@ REMOVED: dict[str, str] = {
     "max_prompt_length": "prompts are no longer truncated; rows longer than sequence_len are dropped",
     "max_seq_length": "it is max_length now",
     "no_cuda": "it is use_cpu now",
-    "overwrite_output_dir": "use --resume, or another output_dir",
+    "overwrite_output_dir": "use --resume, or a different output_dir",
     "rpo_alpha": "write loss_type: [sigmoid, sft] and loss_weights: [1.0, ALPHA]",
     "save_safetensors": "nothing else is written",
     "tokenizer": "it is processing_class now, and fmtkit passes it",
@@ -32,7 +32,7 @@ FORMER_NAMES = {
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
-"""Arguments of transformers -> what older ones of version 5 call them (5.17 does, 5.23 does not)."""
+"""Arguments of transformers -> their names in older releases of version 5 (in 5.17, not in 5.23)."""
 
 COUNTS = frozenset(
     {
@@ -63,7 +63,7 @@ COUNTS = frozenset(
         "vllm_tensor_parallel_size",
     }
 )
-"""Whole numbers that begin at 1; the source calls them `int` and fails later, or not at all."""
+"""Whole numbers from 1; the source only says `int`, and fails later or not at all."""
 SHARES = frozenset(
     {
         "adam_beta1",
@@ -91,7 +91,7 @@ SIGNED = frozenset(
         "top_k",
     }
 )
-"""Numbers that may be below 0; no other may, unless its default is."""
+"""Numbers that may be below 0; others may not, unless their default is."""
 
 MODEL_ARGUMENTS = frozenset(
     [
@@ -152,13 +152,13 @@ class Field:
     about: str = ""
 
     def problem(self, value: object) -> str | None:
-        """Return why a value cannot be meant, or None."""
+        """Return why a value is not valid, or None."""
         if value is None:
             return None
         if self.types is not None and not self._fits(value):
             return f"{self.name} takes {self.annotation}, not {value!r}"
-        texts = value if isinstance(value, list) else [value]
-        wrong = [t for t in texts if isinstance(t, str) and self.choices and t not in self.choices]
+        items = value if isinstance(value, list) else [value]
+        wrong = [t for t in items if isinstance(t, str) and self.choices and t not in self.choices]
         if wrong:
             near = near_match(wrong[0], self.choices)
             meant = f"; did you mean {near!r}?" if near else ""
@@ -208,8 +208,8 @@ class Fields:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Return the annotation of every argument, as it is in the source."""
-        return {name: found.annotation for name, found in self.fields.items()}
+        """Return the annotation of every argument, as in the source."""
+        return {name: entry.annotation for name, entry in self.fields.items()}
 
     def check(self, name: str, origin: str) -> None:
         """Raise OptionError if the class has no such argument."""
@@ -238,7 +238,7 @@ class Fields:
 def fields_of(config: str, trainer: str = "") -> Fields:
     """Return the arguments of a config class named as in a runner ("trl:DPOConfig").
 
-    `trainer` is the class that takes them; without it the one of like name is looked for. Raises
+    `trainer` is the class that takes them; by default, the one with the matching name. Raises
     DependencyError where the package is not installed or has no such class.
     """
     module, _, class_name = config.partition(":")
@@ -248,11 +248,11 @@ def fields_of(config: str, trainer: str = "") -> Fields:
         raise DependencyError(
             f"{package} is not installed; install it with: pip install 'fmtkit[train]'"
         )
-    found = find_class(config)
-    if found is None:
+    definition = find_class(config)
+    if definition is None:
         raise DependencyError(f"{package} {version} has no {module}.{class_name}")
     taker = find_class(trainer or trainer_of(config))
-    return Fields(class_name, f"{package} {version}", _fields(found, taker))
+    return Fields(class_name, f"{package} {version}", _fields(definition, taker))
 
 
 def trainer_of(config: str) -> str:
@@ -280,9 +280,9 @@ def _fields(config: Class, trainer: Class | None) -> dict[str, Field]:
             name = node.target.id
             types = types_of(annotation)
             literal = argument_choices.from_annotations(annotation)
-            texts = choices.get(name, ()) if literal is None else literal
+            literals = choices.get(name, ()) if literal is None else literal
             out[name] = Field(
-                name, annotation, types, _default(node.value), texts, docs.get(name, "")
+                name, annotation, types, _default(node.value), literals, docs.get(name, "")
             )
     return out
 

@@ -52,7 +52,7 @@ class Config:
     """The line of every key of the file, by its dotted name: as written and as fmtkit calls it."""
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """What is wrong with keys that are left out of `settings` for it, where `load` did not raise it."""
+    """Problems of keys that were left out of `settings`, if `load` did not raise them."""
 
     def get(self, name: str) -> object:
         """Return a key's value, or None where it is unset."""
@@ -102,8 +102,8 @@ def load(
 ) -> Config:
     """Read a file (or take a mapping), apply `KEY=VALUE` overrides and check every key.
 
-    With `collect` what is wrong with keys is left in `problems`, for a plan to report with all else; what
-    is wrong with the method is raised all the same, since everything else depends on it.
+    With `collect`, problems of keys are kept in `problems`, for a plan to report with all others; a problem
+    of the method is always raised, since everything else depends on it.
 
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
@@ -118,7 +118,7 @@ def load(
         changed = _override(override, settings)
         settings |= changed
         for key in changed:
-            # What is wrong with it now is in no line.
+            # A problem with it now has no line in the file.
             lines.pop(key, None)
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
@@ -204,21 +204,21 @@ def _check_foreign(values: Mapping[str, object], source: str) -> None:
     parts = [name for name, v in values.items() if isinstance(v, Mapping) and _COMPONENT in v]
     if parts:
         raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
-    for tool, own in _OTHER_TOOLS.items():
-        found = sorted(own & set(values))
-        # A model or a name alone may be anybody's.
-        if len(found) > 1 and not {"base_model", "datasets"} & set(values):
-            raise OptionError(_foreign_message(source, tool, found[:3]))
+    for tool, keys_of_tool in _OTHER_TOOLS.items():
+        foreign = sorted(keys_of_tool & set(values))
+        # A single key, such as a model or a name, may be that of any tool.
+        if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):
+            raise OptionError(_foreign_message(source, tool, foreign[:3]))
 
 
-def _foreign_message(source: str, tool: str, found: list[str]) -> str:
+def _foreign_message(source: str, tool: str, foreign: list[str]) -> str:
     if tool == "accelerate":
         return (
-            f"{source}: this is a configuration of accelerate ({', '.join(found)}); name it as "
+            f"{source}: this is a configuration of accelerate ({', '.join(foreign)}); name it as "
             "accelerate_config in a config with base_model and datasets"
         )
     return (
-        f"{source}: this is a configuration of {tool} ({', '.join(found)}); fmtkit reads axolotl's keys "
+        f"{source}: this is a configuration of {tool} ({', '.join(foreign)}); fmtkit reads axolotl's keys "
         "(base_model, datasets, rl, adapter, ...): write them, see docs/from-axolotl.md"
     )
 
@@ -298,8 +298,10 @@ def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
         with problems.collecting("value", name):
             return replace(setting, value=_path(name, value))
     if key is not None and isinstance(value, float) and value.is_integer():
-        whole = not takes(key, value + 0.5)
-        return replace(setting, value=int(value)) if whole and takes(key, value) else setting
+        takes_integers = not takes(key, value + 0.5)
+        return (
+            replace(setting, value=int(value)) if takes_integers and takes(key, value) else setting
+        )
     return setting
 
 
@@ -341,7 +343,7 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
             unknown = runner.unknown(value)
             unknown.args = (f"{name}: {unknown}",)
             raise unknown
-        # Which of an argument's texts a method knows is said when it is known which method it is.
+        # The choices of an argument are checked when the method is known.
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
@@ -384,7 +386,7 @@ def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> t
 
 
 def _entry(item: object, name: str, problems: Problems) -> Entry:
-    whole = name.partition(".")[0]
+    section = name.partition(".")[0]
     known = {s: key for key in dataset_table().values() for s in (key.name, *key.aliases)}
     out: dict[str, object] = {}
     if not isinstance(item, Mapping):
@@ -397,7 +399,7 @@ def _entry(item: object, name: str, problems: Problems) -> Entry:
         place = f"{name}.{written}"
         with problems.collecting("unknown_key", place):
             if written not in known:
-                raise UnknownNameError(f"key of {whole}", str(written), known)
+                raise UnknownNameError(f"key of {section}", str(written), known)
             key = known[written]
             if value is None:
                 continue

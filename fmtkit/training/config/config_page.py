@@ -68,7 +68,7 @@ GROUPS: dict[str, tuple[Key, ...]] = {
 
 
 def text(runners: Iterable[Runner] | None = None) -> str:
-    """Return the whole page, with these methods; those of fmtkit itself unless given."""
+    """Return the page, with these methods; those of fmtkit itself unless given."""
     places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
     methods = "".join(map(_method, runner.shipped() if runners is None else runners))
     groups = "".join(f"\n{part}" for part in _groups())
@@ -89,11 +89,11 @@ def _groups() -> Iterator[str]:
 def _named() -> str:
     """Return the arguments that pass by name, as the installed packages have them."""
     rows = []
-    for name, found in arguments_by_name().items():
+    for name, argument in arguments_by_name().items():
         key = find_key(name)
         kind = words(key.kind) if key else ""
-        about = found.field.about.replace("|", "\\|") or "-"
-        rows.append(f"| `{name}` | {kind} | {', '.join(_methods(found.methods))} | {about} |\n")
+        about = argument.field.about.replace("|", "\\|") or "-"
+        rows.append(f"| `{name}` | {kind} | {', '.join(_methods(argument.methods))} | {about} |\n")
     return (
         f"## Arguments of the trainer classes\n\nThese are the arguments in {made_from()}, with the "
         "descriptions of those packages. With other versions, the arguments of the installed ones apply.\n\n"
@@ -103,7 +103,7 @@ def _named() -> str:
 
 
 def _methods(names: tuple[str, ...]) -> tuple[str, ...]:
-    every = {method for found in arguments_by_name().values() for method in found.methods}
+    every = {method for argument in arguments_by_name().values() for method in argument.methods}
     return ("all",) if set(names) == every else names
 
 

@@ -13,9 +13,9 @@ from fmtkit.training.config.config import Config
 def _keys() -> Iterator[tuple[str, str, str]]:
     """Yield every option of a conversion that is a key: its name, its long flag, and that key."""
     for name, declared in ConvertOptions.declared().items():
-        found = dict.fromkeys(key.removeprefix("datasets.") for key in declared.keys)
-        if found:
-            yield name, rf"{flag_of(name, declared)}(?![\w-])", " or ".join(found)
+        names = dict.fromkeys(key.removeprefix("datasets.") for key in declared.keys)
+        if names:
+            yield name, rf"{flag_of(name, declared)}(?![\w-])", " or ".join(names)
 
 
 _PAIR = r"([\w.-]+)=([^\s;,)]+)"
@@ -38,19 +38,19 @@ KEYS: tuple[tuple[str, str, str], ...] = (
 
 @contextmanager
 def advice(config: Config | None = None, typed: Collection[str] = ()) -> Iterator[None]:
-    """Let errors that are raised inside name keys instead of flags.
+    """Let errors that are raised inside the block name keys instead of flags.
 
-    Options of these names were `typed` and stay flags. With a `config` the line of the first key that
-    is named comes before the message.
+    Options in `typed` were given on the command line and stay flags. With a `config`, the line of the
+    first key that is named comes before the message.
     """
     try:
         yield
     except FmtkitError as error:
-        said = str(error)
-        text = spoken(said, typed)
-        if text == said:
+        message = str(error)
+        text = spoken(message, typed)
+        if text == message:
             raise
-        raise _saying(error, _placed(config, said, text, typed)) from error
+        raise _saying(error, _placed(config, message, text, typed)) from error
 
 
 def spoken(message: str, typed: Collection[str] = ()) -> str:
@@ -61,12 +61,12 @@ def spoken(message: str, typed: Collection[str] = ()) -> str:
     return message
 
 
-def _placed(config: Config | None, said: str, text: str, typed: Collection[str]) -> str:
+def _placed(config: Config | None, message: str, text: str, typed: Collection[str]) -> str:
     """Put the file and the line of the first key that is meant before a message."""
     if config is None or text.startswith(config.source):
         return text
     declared = ConvertOptions.declared()
-    flags = {name: said.find(flag_of(name, one)) for name, one in declared.items()}
+    flags = {name: message.find(flag_of(name, one)) for name, one in declared.items()}
     meant = sorted((at, name) for name, at in flags.items() if at >= 0 and name not in typed)
     for _, name in meant:
         for line in _lines(config, declared[name].keys):
@@ -75,15 +75,15 @@ def _placed(config: Config | None, said: str, text: str, typed: Collection[str])
 
 
 def _lines(config: Config, keys: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of the file in which one of these keys is."""
+    """Yield the lines of the file that set one of these keys."""
     for key in keys:
         place = re.compile(re.escape(key).replace(r"datasets\.", r"datasets\.\d+\."))
         yield from (line for name, line in config.lines.items() if place.fullmatch(name))
 
 
 def _saying(error: FmtkitError, text: str) -> FmtkitError:
-    """Return the same error with another message."""
-    made = type(error).__new__(type(error), text)
-    made.args = (text,)
-    made.__dict__.update(error.__dict__)
-    return made
+    """Return the same error with a different message."""
+    copy = type(error).__new__(type(error), text)
+    copy.args = (text,)
+    copy.__dict__.update(error.__dict__)
+    return copy

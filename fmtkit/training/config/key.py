@@ -54,7 +54,7 @@ DESTINATIONS: dict[Destination, str] = {
 class Key:
     """A key of the configuration and where its value goes.
 
-    `argument` is its name at the destination, where that is another; `values` translates single
+    `argument` is its name at the destination, where that differs; `values` translates single
     values, and to None those that set nothing; `remarks` are notes for single values. `idle` are the
     values of a refused key that ask for nothing and are let through. `speed_only` keys of a trainer
     are a note where its class has no such argument. `axolotl` says what axolotl does with the key,
@@ -207,7 +207,7 @@ def words(kind: str) -> str:
 
 
 def option_of(kind: str) -> Option | None:
-    """Return the option of `fmtkit convert` that a kind of key is; None for another kind."""
+    """Return the option of `fmtkit convert` that a kind of key is; None for other kinds."""
     name = kind.removeprefix("option:")
     return None if name == kind else ConvertOptions.declared()[name]
 

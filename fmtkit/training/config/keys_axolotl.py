@@ -1,4 +1,4 @@
-"""Keys of axolotl that fmtkit knows by name alone: notes, which change no result, and refusals.
+"""Keys of axolotl that fmtkit knows only by name: notes, which change no result, and refusals.
 
 Keys with a note change only speed or memory, or have no effect; refused keys change what is trained and
 cannot be honoured with TRL, PEFT and accelerate. What each means was read in axolotl's schemas.
@@ -8,7 +8,7 @@ from fmtkit.training.config.key import Key
 
 _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
-        "computes these layers with a fused kernel of its own, of another package or from the hub",
+        "computes these layers with its own fused kernel, one of another package or one from the hub",
         "the same function is computed without that kernel",
         (
             "chunked_cross_entropy_num_chunks",
@@ -44,7 +44,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "moves or loads weights in another way, which changes only memory",
+        "moves or loads weights in a different way, which changes only memory",
         "transformers loads the weights; they are the same",
         ("experimental_skip_move_to_device", "low_cpu_mem_usage", "qlora_sharded_model_loading"),
     ),
@@ -59,7 +59,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("deepcompile", "torch_compile_options"),
     ),
     (
-        "reads it in commands of its own (quantize, merge-lora, inference), not while it trains",
+        "reads it in its own commands (quantize, merge-lora, inference), not while it trains",
         "`fmtkit train` has no use for it",
         (
             "gradio_max_new_tokens",
@@ -131,7 +131,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "logs samples, a description or checkpoints to SwanLab by callbacks of its own",
+        "logs samples, a description or checkpoints to SwanLab by its own callbacks",
         "transformers' callback logs only the metrics; the weights are the same",
         (
             "swanlab_completion_log_interval",
@@ -163,7 +163,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "runs Python's garbage collector every few steps",
-        "Python collects garbage by itself",
+        "Python collects garbage automatically",
         ("gc_collect_steps",),
     ),
     ("wraps the model for several processes", "the launcher decides", ("ddp",)),
@@ -197,7 +197,7 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """What axolotl does with the keys, why fmtkit does not need them, and the keys."""
 _REFUSED: dict[str, tuple[str, ...]] = {
-    "bitsandbytes does not quantize 3-D expert weights, so that they would be trained unquantized; leave it "
+    "bitsandbytes does not quantize 3-D expert weights, so they would be trained unquantized; leave it "
     "out, or train dense layers": ("quantize_moe_experts",),
     "TRL has no quantization-aware training; quantize the trained model instead": (
         "nvfp4_merge_aware",
@@ -216,7 +216,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "expert_parallel_token_capacity",
     ),
     "only axolotl has fp4 activations; leave it out": ("dsv4_fp4_grouped_mode",),
-    "diffusion language models have another objective; fmtkit trains causal language models": (
+    "diffusion language models have a different objective; fmtkit trains causal language models": (
         "diffusion",
     ),
     "fmtkit does not reinitialize weights; use a model with random weights": ("reinit_weights",),
@@ -271,7 +271,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "qgalore_scale",
         "qgalore_update_proj_gap",
     ),
-    "distillation has methods of its own; use rl: gkd or rl: distillation with a teacher_model": (
+    "distillation has its own methods; use rl: gkd or rl: distillation with a teacher_model": (
         "kd_alpha",
         "kd_beta",
         "kd_ce_alpha",

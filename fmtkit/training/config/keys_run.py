@@ -439,7 +439,7 @@ KEYS: tuple[Key, ...] = (
         "gc_steps",
         "integer",
         "nothing",
-        "Python collects garbage by itself",
+        "Python collects garbage automatically",
         axolotl="runs Python's garbage collector every few steps",
     ),
 )

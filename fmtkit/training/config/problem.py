@@ -26,7 +26,7 @@ _SAID_BY: dict[str, frozenset[str]] = {
         | {"launch", "two_schedules", "nothing_to_evaluate"}
     ),
 }
-"""Code of what a general check finds -> codes of checks that have said the same, and better."""
+"""Code of a general check -> codes of checks that report the same problem more precisely."""
 _WIDTH = 120
 _WORD = re.compile(r"[\w.]+\w")
 
@@ -39,7 +39,7 @@ class Problem:
     message: str
     key: str = ""
     error: type[FmtkitError] | None = None
-    """The error that it would be by itself; None for a RefusalError."""
+    """The class that is raised if it is the only problem; None for a RefusalError."""
     line: int | None = None
     """Its line, where no key determines it."""
 
@@ -69,7 +69,7 @@ class Problems:
         self.found: list[Problem] = []
 
     def add(self, code: str, message: str, key: str = "") -> None:
-        """Add a problem that is a RefusalError by itself."""
+        """Add a problem that is raised as a RefusalError."""
         self.found.append(Problem(code, message, key))
 
     def collecting(self, code: str, key: str = "") -> "_Collecting":
@@ -86,26 +86,26 @@ class Problems:
         It is a RefusalError, or the problem's own class where there is only one.
         """
         causes = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
-        found = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
-        if not found:
+        problems = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
+        if not problems:
             return
-        messages = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in found]
-        excerpts = [excerpt(source, line_of(p, lines), p.key) for p in found]
-        if len(found) == 1:
-            raise with_excerpt(_alone(found[0], messages[0]), excerpts[0])
-        head = f"{source}: {len(found)} problems"
+        messages = [one_line(f"{_place(p, source, lines)}{p.message} [{p.code}]") for p in problems]
+        excerpts = [excerpt(source, line_of(p, lines), p.key) for p in problems]
+        if len(problems) == 1:
+            raise with_excerpt(_alone(problems[0], messages[0]), excerpts[0])
+        head = f"{source}: {len(problems)} problems"
         text = "\n".join([head, *(f"  {line}" for line in messages)])
         shown = [head]
         for line, below in zip(messages, excerpts, strict=True):
             shown += [f"  {line}", *(f"  {part}" for part in below)]
-        error = RefusalError(found[0].code, text, tuple(found))
+        error = RefusalError(problems[0].code, text, tuple(problems))
         error.__dict__["_shown"] = tuple(shown)
         raise error
 
 
 @dataclass(frozen=True)
 class _Collecting:
-    """A block of which only the first error is kept; what follows the block runs in any case."""
+    """A block of which only the first error is kept; what follows the block always runs."""
 
     problems: Problems
     code: str
@@ -126,7 +126,7 @@ class _Collecting:
 
 
 def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
-    """Return a line of a file and a line of carets below the key in it; nothing where there is none."""
+    """Return a line of a file and a line of carets below the key in it; nothing for an unknown line."""
     if line is None or not Path(source).is_file():
         return ()
     lines = Path(source).read_text(encoding="utf-8-sig", errors="replace").splitlines()
@@ -135,17 +135,17 @@ def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
     text = one_line(lines[line - 1].replace("\t", "    ").rstrip())
     if len(text) > _WIDTH:
         text = f"{text[: _WIDTH - 1]}…"
-    found = next((p for p in reversed(key.split(".")) if p and not p.isdigit() and p in text), None)
+    word = next((p for p in reversed(key.split(".")) if p and not p.isdigit() and p in text), None)
     bare = text.lstrip(" -")
-    start = text.index(found) if found else len(text) - len(bare)
-    length = len(found) if found else len(bare)
+    start = text.index(word) if word else len(text) - len(bare)
+    length = len(word) if word else len(bare)
     number = str(line)
     blank = " " * len(number)
     return f"{number} | {text}", f"{blank} | {' ' * start}{'^' * max(length, 1)}"
 
 
 def with_excerpt(error: FmtkitError, below: tuple[str, ...]) -> FmtkitError:
-    """Return the error, which shows these lines below its own."""
+    """Return the error, which shows these lines below its message."""
     if below:
         error.__dict__["_shown"] = (*error.lines, *(f"  {part}" for part in below))
     return error
@@ -157,11 +157,11 @@ def line_of(problem: Problem, lines: Mapping[str, int]) -> int | None:
         return problem.line
     for word in (problem.key, *_WORD.findall(problem.message)):
         parts = word.split(".")
-        # A place inside a key's value has the line of the key, where it has none of its own.
+        # A place inside a key's value has the line of the key, unless it has its own.
         prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-        found = next((lines[prefix] for prefix in prefixes if prefix in lines), None)
-        if found is not None:
-            return found
+        line = next((lines[prefix] for prefix in prefixes if prefix in lines), None)
+        if line is not None:
+            return line
     return None
 
 
@@ -176,6 +176,6 @@ def _alone(problem: Problem, text: str) -> FmtkitError:
     kind = problem.error
     if kind is None or kind is OptionError:
         return RefusalError(problem.code, text, (problem,))
-    made = kind.__new__(kind, text)
-    made.args = (text,)
-    return made
+    error = kind.__new__(kind, text)
+    error.args = (text,)
+    return error

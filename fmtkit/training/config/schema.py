@@ -1,7 +1,7 @@
 """The JSON Schema of a configuration, made from the table of keys and of the installed TRL.
 
-`python -m fmtkit.training.config.schema` writes `schemas/config.schema.json`; a test compares them where the
-TRL is installed that the shipped one was made from.
+`python -m fmtkit.training.config.schema` writes `schemas/config.schema.json`; a test compares it with the
+table if the installed TRL is the one that it was made from.
 """
 
 import json
@@ -22,7 +22,7 @@ from fmtkit.training.planning.trainer_source import installed
 
 
 def build() -> Schema:
-    """Return the schema of a whole configuration, with the arguments of the installed TRL."""
+    """Return the schema of a configuration, with the arguments of the installed TRL."""
     named = arguments_by_name()
     properties: Schema = {}
     for name in (*table(), *aliases(), *named):

@@ -1,6 +1,6 @@
 """Parts of splits, as a configuration writes them: `train[:500]`, `train[10%:20%]`, `train+test[-5:]`.
 
-They are those of `datasets`, with its rounding; so are the shards of axolotl's `shards`.
+They mean what they mean in `datasets`, including the rounding; so do the shards of axolotl's `shards`.
 """
 
 import math
@@ -30,7 +30,7 @@ class Part:
     stop: int | None = None
     is_share: bool = False
     drops: bool = False
-    """Whether a percent is a hundredth of the rows rounded down, and what is left over dropped."""
+    """Whether a percent is a hundredth of the rows, rounded down, and the remainder is dropped."""
 
     def bounds(self, rows: int) -> tuple[int, int]:
         """Return the first row and the one after the last, for a number of rows."""
@@ -61,8 +61,8 @@ class Shard:
         order = np.random.default_rng(self.seed).permutation(rows)
         size, more = divmod(rows, self.count)
         start = size * self.index + min(self.index, more)
-        found: list[int] = order[start : start + size + (self.index < more)].tolist()
-        return found
+        indices: list[int] = order[start : start + size + (self.index < more)].tolist()
+        return indices
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Slice:
 
     @property
     def limit(self) -> int | None:
-        """Return the number of first rows that this is, or None where it is something else."""
+        """Return N if this is the first N rows of one split, else None."""
         one = self.parts[0]
         is_head = len(self.parts) == 1 and not one.is_share and one.start in {None, 0}
         is_head = is_head and self.shard is None
@@ -88,17 +88,17 @@ class Slice:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is one split, and nothing of it is cut."""
+        """Return whether this is all of one split."""
         return self.parts == (Part(self.name),) and self.shard is None
 
 
-def wish_of(entry: Mapping[str, object], seed: object) -> Slice:
-    """Return which rows an entry of `datasets` wants; `seed` is the run's, 42 where it names none."""
-    found = parse_slice(str(entry.get("split", "train")))
+def slice_of(entry: Mapping[str, object], seed: object) -> Slice:
+    """Return which rows an entry of `datasets` selects; `seed` is the run's, 42 if it sets none."""
+    selection = parse_slice(str(entry.get("split", "train")))
     count, index = entry.get("shards"), entry.get("shards_idx", 0)
     if not isinstance(count, int) or not isinstance(index, int):
-        return found
-    return replace(found, shard=Shard(count, index, seed if isinstance(seed, int) else 42))
+        return selection
+    return replace(selection, shard=Shard(count, index, seed if isinstance(seed, int) else 42))
 
 
 def parse_slice(text: str) -> Slice:
@@ -120,17 +120,17 @@ def _part(text: str, written: str) -> Part:
     numbers = [int(b.rstrip("%")) if b else None for b in (match["from"], match["to"])]
     is_share = True in shares
     if is_share and any(abs(number or 0) > 100 for number in numbers):
-        raise OptionError(f"split: {text!r}: a percent is one of 100")
+        raise OptionError(f"split: {text!r}: a percentage is at most 100")
     start, stop = numbers
     both_ways = start is not None and stop is not None and (start < 0) != (stop < 0)
     if stop is not None and not both_ways and stop <= (start or 0) and (stop >= 0 or start):
-        raise OptionError(f"split: {text!r}: ends where it begins, or before: no row is in it")
+        raise OptionError(f"split: {text!r}: ends before or where it begins, so it has no rows")
     drops = (match["rounding"] or "").startswith("(pct1")
     return Part(match["name"], start, stop, is_share, drops)
 
 
 def choice(parts: tuple[tuple[Part, int], ...], shard: Shard | None) -> "Choice":
-    """Return what chooses the rows of sources: the parts each with how many of the sources they are of."""
+    """Return the function that chooses the rows of sources; each part comes with its number of sources."""
     return partial(_choose, parts=parts, shard=shard)
 
 
@@ -139,16 +139,16 @@ def _choose(
 ) -> "list[Mask]":
     import numpy as np
 
-    made: list[Mask] = []
+    masks: list[Mask] = []
     for part, sources in parts:
-        own = counts[len(made) : len(made) + sources]
-        start, stop = part.bounds(sum(own))
-        places = np.arange(sum(own))
+        sizes = counts[len(masks) : len(masks) + sources]
+        start, stop = part.bounds(sum(sizes))
+        places = np.arange(sum(sizes))
         mask = (places >= start) & (places < stop)
-        made += np.split(mask, np.cumsum(own)[:-1]) if own else []
+        masks += np.split(mask, np.cumsum(sizes)[:-1]) if sizes else []
     if shard is None:
-        return made
-    selected = np.concatenate(made) if made else np.zeros(0, dtype=np.bool_)
+        return masks
+    selected = np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_)
     there = np.flatnonzero(selected)
     kept = np.zeros(len(selected), dtype=np.bool_)
     kept[there[shard.of(len(there))]] = True

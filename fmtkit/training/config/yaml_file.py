@@ -1,4 +1,4 @@
-"""A YAML file as its users read it: plain values, the line of every key, and in words what is wrong."""
+"""A YAML file as its users read it: plain values, the line of every key, and what is wrong in plain words."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.config.problem import Problem, Problems, excerpt, with_excerpt
 
 MAX_DEPTH = 100
-"""Mappings and lists inside each other; as many as a row of JSON may have."""
+"""The deepest nesting of mappings and lists; that of a row of JSON is the same."""
 
 MAX_VALUES = 1_000_000
 TOO_DEEP = f"more than {MAX_DEPTH} mappings or lists inside each other, or one inside itself"
@@ -29,17 +29,17 @@ class _Loader(yaml.SafeLoader):
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
-    # What `<<` brings is put before them, and may be written over.
+    # What `<<` brings is put before them, and may be overridden.
     written = {id(key_node) for key_node, _ in node.value}
     loader.flatten_mapping(node)
     out: dict[object, object] = {}
-    own: set[object] = set()
+    keys: set[object] = set()
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
-        if key in own and id(key_node) in written:
+        if key in keys and id(key_node) in written:
             loader.doubles.append((key_node.start_mark.line + 1, key))
         if id(key_node) in written:
-            own.add(key)
+            keys.add(key)
         out[key] = loader.construct_object(value_node, deep=True)
     return out
 
@@ -49,8 +49,8 @@ def _as_written(loader: _Loader, node: yaml.ScalarNode) -> str:
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-# YAML 1.1 wants a point in a float, so that `learning_rate: 1e-5` would be a text.
-# Dates stay the text that they are: no value of a config is one, and JSON has none.
+# YAML 1.1 wants a point in a float, so that `learning_rate: 1e-5` would be a string.
+# Dates stay strings: no value of a config is a date, and JSON has none.
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _as_written)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -113,14 +113,14 @@ def parse(text: str, name: str) -> dict[str, object]:
 
 
 _SYNTAX: tuple[tuple[str, str], ...] = (
-    ("'\\t' that cannot start", "a tab indents this line; YAML takes spaces alone"),
+    ("'\\t' that cannot start", "a tab indents this line; YAML allows only spaces"),
     ("expected <block end>", "this line is not indented like the lines that belong with it"),
     ("mapping values are not allowed", "a colon too many; quote strings that contain one"),
     ("could not find expected ':'", "this line is not KEY: VALUE"),
     ("undefined alias", "an alias (*name) without its anchor (&name)"),
     ("special characters are not allowed", "this is not text, so it is not YAML"),
 )
-"""What PyYAML says of a text -> what is wrong, in words for its writer."""
+"""Message of PyYAML -> what is wrong, in plain words."""
 
 
 def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, object]]]:
@@ -133,8 +133,8 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        said = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        problem = next((words for part, words in _SYNTAX if part in said), said)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        problem = next((words for part, words in _SYNTAX if part in reason), reason)
         below = excerpt(name, mark.line + 1 if mark else None)
         raise with_excerpt(OptionError(f"{where}: {problem}"), below) from error
     except OptionError as error:
@@ -145,7 +145,7 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
         # A number of 5,000 digits, a list as a key.
         raise OptionError(f"{name}: a value that YAML cannot read: {error}") from error
     if size > MAX_VALUES:
-        raise OptionError(f"{name}: its aliases (*name) stand for more than {MAX_VALUES:,} values")
+        raise OptionError(f"{name}: its aliases (*name) expand to more than {MAX_VALUES:,} values")
     if raw is None:
         return {}, []
     if not isinstance(raw, dict):
@@ -164,7 +164,7 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
 
 
 def _size(value: object, depth: int, known: dict[int, int]) -> int:
-    """Count the values in a value, aliases written out; raise OptionError where it is too deep."""
+    """Count the values in a value, with aliases expanded; raise OptionError where it is too deep."""
     if not isinstance(value, dict | list):
         return 1
     if depth > MAX_DEPTH:

@@ -22,7 +22,7 @@ from fmtkit.converting.run_report import Report
 from fmtkit.core.errors import OptionError
 from fmtkit.formats import registry
 from fmtkit.training.config import config_words
-from fmtkit.training.config.slices import wish_of
+from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.planning.dataset_entries import template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
@@ -45,34 +45,34 @@ def convert_config(
     """Convert what a config's `datasets:` name to the rows that `fmtkit train` trains on.
 
     Flags that were given win over the config's keys. One entry, or several of one table, may go to a
-    file; else OUT is a folder with a subfolder for each entry, named as they are counted: 00, 01, ...
-    `say` receives what of the config concerns only the trainer.
+    file; else OUT is a folder with a subfolder for each entry, named by its number: 00, 01, ...
+    `say` receives notes on what in the config concerns only the trainer.
 
     Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
     """
     if sources:
         raise OptionError("-c names the sources; give either SOURCE or -c")
-    made = settled(plan(config, partial=True), with_hub=False)
-    if not made.datasets:
+    run_plan = settled(plan(config, partial=True), with_hub=False)
+    if not run_plan.datasets:
         raise OptionError(f"{config}: no datasets: to convert")
     place = hub_folder(out)
-    if place is not None and len(made.datasets) > 1:
+    if place is not None and len(run_plan.datasets) > 1:
         raise OptionError(
-            f"OUT {place} holds one dataset, and {config} has {len(made.datasets)}; write a folder"
+            f"OUT {place} holds one dataset, and {config} has {len(run_plan.datasets)}; write a folder"
         )
     # One cluster for all of the datasets.
-    with config_words.advice(made.config, options.chosen()), session():
+    with config_words.advice(run_plan.config, options.chosen()), session():
         if place is None:
-            return _converted(made, destination(out), options, watch, say or _silent)
+            return _converted(run_plan, destination(out), options, watch, say or _silent)
         return to_hub(
             place,
             options,
-            lambda to, own: _converted(made, destination(to), own, watch, say or _silent),
+            lambda to, chosen: _converted(run_plan, destination(to), chosen, watch, say or _silent),
         )
 
 
 def _converted(
-    made: Plan,
+    run_plan: Plan,
     target: Destination,
     options: ConvertOptions,
     watch: Watch | None,
@@ -80,14 +80,16 @@ def _converted(
 ) -> list[Report]:
     is_file = target.format is not None
     folders = [target]
-    if len(made.datasets) > 1 and not is_file:
-        folders = [Destination(target.path / f"{i:02}", None) for i in range(len(made.datasets))]
+    if len(run_plan.datasets) > 1 and not is_file:
+        folders = [
+            Destination(target.path / f"{i:02}", None) for i in range(len(run_plan.datasets))
+        ]
     options = as_begun(options, folders)
-    entries = [_entry(made, entry, options, is_file=is_file) for entry in made.datasets]
+    entries = [_entry(run_plan, entry, options, is_file=is_file) for entry in run_plan.datasets]
     for plugin in dict.fromkeys(name for _, chosen in entries for name in chosen.plugins):
         registry.load_plugin(plugin)
     measured = any(chosen.max_length for _, chosen in entries)
-    for note in _notes(made, measured=measured):
+    for note in _notes(run_plan, measured=measured):
         say(note)
     if is_file:
         return [_one_file(entries, target, watch)]
@@ -97,7 +99,7 @@ def _converted(
         for (specs, chosen), split in zip(entries, splits, strict=True)
     ]
     opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
-    # Of all before the first is written: the output of one entry may be the source of another.
+    # All are checked before the first is written: the output of one entry may be the source of another.
     names = [source.name for sources in opened for source in sources]
     for folder in folders:
         refuse_output(folder, names, options)
@@ -126,54 +128,61 @@ def _one_file(
 
 
 def _entry(
-    made: Plan, entry: DatasetPlan, given: ConvertOptions, *, is_file: bool
+    run_plan: Plan, entry: DatasetPlan, given: ConvertOptions, *, is_file: bool
 ) -> tuple[list[object], ConvertOptions]:
     """Return what an entry reads, and its options: the config's, then what was typed."""
-    wish = wish_of(entry.entry, made.config.get("seed"))
-    specs, local = specs_of(entry, wish)
-    own = options_of(made, entry, wish, local=bool(local), split=not is_file)
+    selection = slice_of(entry.entry, run_plan.config.get("seed"))
+    specs, local = specs_of(entry, selection)
+    configured = options_of(run_plan, entry, selection, local=bool(local), split=not is_file)
     typed = given.chosen()
-    columns, options = ({**getattr(own, n), **typed.pop(n, {})} for n in ("columns", "options"))
-    changed = {**_text(made, entry, own), **typed, "columns": columns, "options": options}
-    # One time for all datasets of the config.
+    columns, options = (
+        {**getattr(configured, n), **typed.pop(n, {})} for n in ("columns", "options")
+    )
+    changed = {
+        **_text(run_plan, entry, configured),
+        **typed,
+        "columns": columns,
+        "options": options,
+    }
+    # One start time for all datasets of the config.
     changed["begun"] = given.begun
-    return specs, replace(own, **changed)
+    return specs, replace(configured, **changed)
 
 
-def _text(made: Plan, entry: DatasetPlan, own: ConvertOptions) -> dict[str, Any]:
+def _text(run_plan: Plan, entry: DatasetPlan, configured: ConvertOptions) -> dict[str, Any]:
     """Return the options that make text where the config or the type names a template."""
     if entry.reading.is_segments:
         return {}
     if entry.table == "Tokens" or entry.reading.is_text:
-        # Text of a file is cut where it is written: who knows what trains on it?
+        # Text in a file is cut when it is written, since any trainer may read it.
         return {"cut_in_training": False}
-    if made.template[1] == "default":
+    if run_plan.template[1] == "default":
         return {"as_": "messages", "as_made": False}
-    name = template_source(made.config, made.template)
+    name = template_source(run_plan.config, run_plan.template)
     chosen = {} if entry.reading.template else {"chat_template": name}
     return {
         "as_": "text",
         "as_made": False,
         "cut_in_training": False,
-        "tokenizer": own.tokenizer or _tokenizer(made),
+        "tokenizer": configured.tokenizer or _tokenizer(run_plan),
         **chosen,
     }
 
 
-def _tokenizer(made: Plan) -> str | None:
+def _tokenizer(run_plan: Plan) -> str | None:
     """Return the model's tokenizer where it is available, for its special tokens."""
-    name = made.config.text("tokenizer_config") or made.model
+    name = run_plan.config.text("tokenizer_config") or run_plan.model
     return name if name is not None and Path(name).is_dir() else None
 
 
-def _notes(made: Plan, *, measured: bool) -> list[str]:
+def _notes(run_plan: Plan, *, measured: bool) -> list[str]:
     """Note which length is the trainer's default, and which keys have no effect on a conversion."""
-    notes = [note for note in made.notes if measured and "sequence_len" in note]
-    for entry in made.datasets:
+    notes = [note for note in run_plan.notes if measured and "sequence_len" in note]
+    for entry in run_plan.datasets:
         keys = [key for key in _IN_THE_TRAINER if key in entry.entry]
         if keys:
             named = ", ".join(keys)
             notes.append(f"{entry.source}: all rows are written; {named} acts in `fmtkit train`")
-    if made.config.is_true("dataset_exact_deduplication"):
+    if run_plan.config.is_true("dataset_exact_deduplication"):
         notes.append("dataset_exact_deduplication acts in `fmtkit train`; equal rows are written")
     return notes

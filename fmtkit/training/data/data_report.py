@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def data_remarks(plan: "Plan") -> list[str]:
-    """Return a line for each dataset of what its conversion left out or took apart."""
+    """Return lines on what the conversion of each dataset left out or split."""
     folders = [plan.run / "data" / f"{index:02}" for index in range(len(plan.datasets))]
     named = zip(plan.datasets, folders, strict=True)
     return [
@@ -32,7 +32,7 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
         what = "prompts" if report["table"] == "Prompt" else "rows"
         yield (
             f"{report['overlong_dropped']:,} of {read:,} {what} have more than {_limit(plan)} "
-            "tokens and do not train; sequence_len sets the limit"
+            "tokens and are not trained on; sequence_len sets the limit"
         )
     cut = report["warnings"].get("truncated", 0)
     if cut:
@@ -40,13 +40,13 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
     if report["quarantined"]:
         reasons = ", ".join(f"{code} {count:,}" for code, count in report["reasons"].items())
         yield (
-            f"{report['quarantined']:,} of {read:,} rows are not sound and do not train "
+            f"{report['quarantined']:,} of {read:,} rows are not valid and are not trained on "
             f"({reasons}); {folder / 'quarantine.jsonl'} lists them"
         )
     for column, rows in report["unread_columns"].items():
         yield (
             f"column {column} carries turns, answers or labels in {rows:,} rows that type "
-            f"{report['type']} does not read: they do not train"
+            f"{report['type']} does not read: they are not trained on"
         )
     if report["unpaired"]:
         yield (

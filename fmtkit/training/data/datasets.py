@@ -24,7 +24,7 @@ from fmtkit.sources.picked import Picked
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.config.slices import Slice, choice, wish_of
+from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.data import data_report
 from fmtkit.training.planning.dataset_entries import plugin_files, template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan
@@ -47,9 +47,9 @@ _DERIVED = frozenset(
         "split_by",
     }
 )
-"""Options that follow from more than their own key."""
+"""Options that depend on more than their own key."""
 _SEED = 42
-"""The seed of transformers, where a config names none."""
+"""The seed of transformers, if a config sets none."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def prepare(
 
 @dataclass(frozen=True)
 class _Entry:
-    """A dataset that is to be converted into a folder, and the key of what it becomes."""
+    """A dataset that is to be converted into a folder, and the key of the result."""
 
     dataset: DatasetPlan
     folder: Path
@@ -94,23 +94,26 @@ class _Entry:
     key: dict[str, object]
 
     def is_there(self, *, rebuild: bool) -> bool:
-        """Return whether the folder holds what would be converted."""
+        """Return whether the folder already holds the result."""
         return not rebuild and _stored(self.folder) == self.key
 
 
 def _entry(
     plan: Plan, dataset: DatasetPlan, folder: Path, template_text: str | None, *, split: bool
 ) -> _Entry:
-    wish = wish_of(dataset.entry, plan.config.get("seed"))
-    specs, identity = specs_of(dataset, wish)
-    options = options_of(plan, dataset, wish, local=bool(identity), split=split)
+    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    specs, identity = specs_of(dataset, selection)
+    options = options_of(plan, dataset, selection, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
-    key["rows"] = [wish.text, None if wish.shard is None else list(vars(wish.shard).values())]
+    key["rows"] = [
+        selection.text,
+        None if selection.shard is None else list(vars(selection.shard).values()),
+    ]
     return _Entry(dataset, folder, specs, options, key)
 
 
 def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
-    """Find which rows of all datasets together are to be evaluated on, where that goes by rows."""
+    """Choose the rows of all datasets together to evaluate on, if the split is by rows."""
     options = [entry.options for entry in entries]
     if not any(one.val_size is not None and one.split_by == "rows" for one in options):
         return list(entries)
@@ -128,17 +131,17 @@ def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
 def shared_splits(
     specs: Sequence[list[object]], options: Sequence[ConvertOptions]
 ) -> "list[Split | None]":
-    """Return the split of each dataset by rows, of all that have one together.
+    """Return the split of each dataset by rows, drawn from all datasets that have one together.
 
     Raises OptionError where no row would be left to train on.
     """
     from fmtkit.converting import preparation
     from fmtkit.converting.conversions import open_named, row_splits
 
-    found: list[Split | None] = [None] * len(specs)
+    splits: list[Split | None] = [None] * len(specs)
     split = [i for i, o in enumerate(options) if o.val_size is not None and o.split_by == "rows"]
     if not split:
-        return found
+        return splits
     for plugin in dict.fromkeys(name for one in options for name in one.plugins):
         registry.load_plugin(plugin)
     jobs = [
@@ -147,9 +150,9 @@ def shared_splits(
     ]
     size = options[split[0]].val_size
     assert size is not None
-    for i, made in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
-        found[i] = made
-    return found
+    for i, row_split in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
+        splits[i] = row_split
+    return splits
 
 
 def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
@@ -189,9 +192,11 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
         return ()
     import pyarrow.parquet as pq
 
-    made = {name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()}
+    columns = {
+        name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()
+    }
     names = dict.fromkeys(name for file in files for name in pq.read_schema(file).names)
-    return tuple(name for name in names if name in {*made, "text"})
+    return tuple(name for name in names if name in {*columns, "text"})
 
 
 def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
@@ -212,8 +217,8 @@ def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
     ends = entry.get("train_on_eot", ends)
     mapping = entry.get("roles")
     names = dict(SHAREGPT_ROLES | ROLES)
-    for canonical, own in mapping.items() if isinstance(mapping, Mapping) else ():
-        names |= dict.fromkeys([own] if isinstance(own, str) else own, str(canonical))
+    for canonical, aliases in mapping.items() if isinstance(mapping, Mapping) else ():
+        names |= dict.fromkeys([aliases] if isinstance(aliases, str) else aliases, str(canonical))
     known = ["assistant"] if roles is None else roles if isinstance(roles, list) else [roles]
     chosen = tuple(dict.fromkeys(names.get(str(role), str(role)) for role in known))
     return TurnRule(chosen, "turn" if ends is None else str(ends))  # type: ignore[arg-type]
@@ -238,8 +243,8 @@ def _files(folder: Path, split: str) -> list[str]:
     return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
 
 
-def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]]:
-    """Return what the pipeline reads, and the local files that it is; hub datasets have none."""
+def specs_of(dataset: DatasetPlan, selection: Slice) -> tuple[list[object], list[str]]:
+    """Return what the pipeline reads, and its local files; hub datasets have none."""
     entry = dataset.entry
     listed = entry.get("data_files")
     named = (
@@ -259,25 +264,25 @@ def specs_of(dataset: DatasetPlan, wish: Slice) -> tuple[list[object], list[str]
     elif not _is_hub(path):
         raise OptionError(f"datasets: {path}: no such file or folder")
     else:
-        return [_hub(entry, path, wish)], []
-    return _wanted(dataset, named, wish), named
+        return [_hub(entry, path, selection)], []
+    return _wanted(dataset, named, selection), named
 
 
-def _wanted(dataset: DatasetPlan, named: Sequence[str], wish: Slice) -> list[object]:
-    """Return what is read of local files: all that are of the split, or what picks the rows of them."""
-    splits = dict.fromkeys(part.name for part in wish.parts)
+def _wanted(dataset: DatasetPlan, named: Sequence[str], selection: Slice) -> list[object]:
+    """Return what is read of local files: all files of the split, or a choice of their rows."""
+    splits = dict.fromkeys(part.name for part in selection.parts)
     folder = len(named) == 1 and Path(named[0]).is_dir() and "data_files" not in dataset.entry
     if len(splits) > 1 and not folder:
         raise OptionError(
-            f"datasets: {dataset.source}: split {wish.text}: files have one split; give a folder with "
+            f"datasets: {dataset.source}: split {selection.text}: files have one split; give a folder with "
             "files named for splits, or an entry for each file"
         )
     files = {name: _of_split(named[0], name) if folder else tuple(named) for name in splits}
-    if wish.is_whole or wish.limit is not None:
-        return list(files[wish.name])
-    places = tuple(file for part in wish.parts for file in files[part.name])
-    parts = tuple((part, len(_expanded_all(files[part.name]))) for part in wish.parts)
-    return [Picked(places, choice(parts, wish.shard))]
+    if selection.is_whole or selection.limit is not None:
+        return list(files[selection.name])
+    places = tuple(file for part in selection.parts for file in files[part.name])
+    parts = tuple((part, len(_expanded_all(files[part.name]))) for part in selection.parts)
+    return [Picked(places, choice(parts, selection.shard))]
 
 
 def _of_split(folder: str, name: str) -> tuple[str, ...]:
@@ -305,7 +310,7 @@ def _is_hub(path: str) -> bool:
     return not path.startswith((".", "/", "~")) and path.count("/") <= 1
 
 
-def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
+def _hub(entry: Mapping[str, object], path: str, selection: Slice) -> object:
     """Load a dataset of the hub, or from its cache where there is no network."""
     from datasets import concatenate_datasets, load_dataset
 
@@ -317,7 +322,7 @@ def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
                 load_dataset(
                     path,
                     name,
-                    split=wish.text,
+                    split=selection.text,
                     data_files=entry.get("data_files"),
                     data_dir=entry.get("data_dir"),
                     revision=entry.get("revision"),
@@ -329,27 +334,27 @@ def _hub(entry: Mapping[str, object], path: str, wish: Slice) -> object:
         cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
         raise OptionError(f"datasets: {path}: {reason}{cut_off}") from error
     rows = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
-    return rows if wish.shard is None else rows.select(sorted(wish.shard.of(len(rows))))
+    return rows if selection.shard is None else rows.select(sorted(selection.shard.of(len(rows))))
 
 
 def options_of(
-    plan: Plan, dataset: DatasetPlan, wish: Slice, *, local: bool, split: bool
+    plan: Plan, dataset: DatasetPlan, selection: Slice, *, local: bool, split: bool
 ) -> ConvertOptions:
-    """Return the options of a dataset's conversion, as its config says them.
+    """Return the options of a dataset's conversion, as its config sets them.
 
-    `fmtkit train` and `fmtkit convert -c` both convert by these, so that both have the same rows.
+    `fmtkit train` and `fmtkit convert -c` both use these, so that both make the same rows.
     """
     config = plan.config
-    said = said_options(config, dataset.entry)
+    given = said_options(config, dataset.entry)
     length = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
     policy = length_policy(config)
     if policy.startswith("truncate") and config.is_true("train_on_inputs"):
         # Prompts are trained on as well: something is left of every row that is cut.
         policy = "keep"
-    limits = [n for n in (said.get("limit"), wish.limit if local else None) if n is not None]
+    limits = [n for n in (given.get("limit"), selection.limit if local else None) if n is not None]
     out: dict[str, Any] = {
         "seed": _SEED,
-        **{name: value for name, value in said.items() if name not in _DERIVED},
+        **{name: value for name, value in given.items() if name not in _DERIVED},
         "type": dataset.reading.type,
         "method": plan.method,
         "options": dict(dataset.reading.options),
@@ -361,11 +366,11 @@ def options_of(
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
     # As in axolotl a config holds out rows, unless it says otherwise; so does a typed --val-size.
-    out["split_by"] = said.get("split_by", "rows")
-    if split and said.get("val_size"):
-        out["val_size"] = said["val_size"]
+    out["split_by"] = given.get("split_by", "rows")
+    if split and given.get("val_size"):
+        out["val_size"] = given["val_size"]
     measures = length is not None and length.value is not None and policy != "keep"
-    fewest = said.get("min_length")
+    fewest = given.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
         out["tokenizer"] = config.text("tokenizer_config") or plan.model
         if plan.template[0] != WITHOUT:
@@ -379,14 +384,14 @@ def options_of(
 
 
 def said_options(config: Config, entry: Entry) -> dict[str, Any]:
-    """Return the options of a conversion that a config says by their keys; those of the entry win."""
+    """Return the options of a conversion that a config sets by their keys; those of the entry win."""
     out: dict[str, Any] = {}
     for name, declared in ConvertOptions.declared().items():
         for key in declared.keys:
-            own = key.removeprefix(keys.OF_DATASET)
-            value = config.get(key) if own == key else entry.get(own)
+            bare = key.removeprefix(keys.OF_DATASET)
+            value = config.get(key) if bare == key else entry.get(bare)
             if value is not None:
-                row = (keys.table() if own == key else keys.dataset_table())[own]
+                row = (keys.table() if bare == key else keys.dataset_table())[bare]
                 out.setdefault(name, row.translate(value))
     return out
 
@@ -395,7 +400,7 @@ def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
     """Return the options that say what the columns hold: messages, except for text and tokens."""
     if dataset.table == "Tokens":
         return {"as_": "tokens"}
-    # Prompts that are sampled from may be texts as well: the rows decide.
+    # Prompts to sample from may be strings as well: the rows decide.
     open_ended = dataset.reading.function or dataset.reading.type == "passthrough"
     if "rewards" in plan.runner.needs and dataset.reading.template is None and open_ended:
         return {"as_made": True}
@@ -445,7 +450,7 @@ def _digest(name: str) -> str | None:
 
 
 def _function_digest(options: ConvertOptions) -> str | None:
-    """Return the hash of the user's file that a type names, or None for a type of ours."""
+    """Return the hash of the user's file that a type names, or None for a built-in type."""
     if not options.folders:
         return None
     return _digest(str(find_function(options.chosen_type, options.places).file))
@@ -457,7 +462,7 @@ def _key_file(folder: Path) -> Path:
 
 
 def _stored(folder: Path) -> object:
-    """Return the key of what a folder holds; None where there is none, or none that is whole."""
+    """Return the key of what a folder holds; None if it has none, or an incomplete one."""
     try:
         return json.loads(_key_file(folder).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

@@ -33,15 +33,15 @@ def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
 
 
 def _is_shuffled(job: Job) -> bool:
-    """Return whether the sources are shuffled into each other; a single one where that is asked for.
+    """Return whether the rows of all sources are shuffled together; those of a single one only if asked for.
 
     It decides what is packed together; the trainer's sampler shuffles again, unless it is sequential.
-    Then, as in axolotl, only several sources are shuffled, and only where that is asked for.
+    Then, as in axolotl, only several sources are shuffled, and only if that is asked for.
     """
-    wish, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
+    shuffle, several = job.setting("shuffle_merged_datasets"), len(job.train) > 1
     if job.trainer.get("train_sampling_strategy") == "sequential":
-        return wish is True and several
-    return wish is True or (wish is None and several)
+        return shuffle is True and several
+    return shuffle is True or (shuffle is None and several)
 
 
 def _with_variables(job: Job, rows: Any) -> Any:
@@ -83,7 +83,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
         rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
         rows = decoded(rows, source.files)
-    # A prompt of text is sampled from as it is; as a message it would be put in a template.
+    # A text prompt is given to the model unchanged; as a message it would go through a template.
     if "rewards" not in runner.needs:
         rows = _worded(rows)
     rows = trained_messages.with_rule(rows, source.turns)
@@ -91,10 +91,10 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
 
 
 def _worded(rows: Any) -> Any:
-    """Give text conversations the shape of messages, for the identity template to print as they are."""
+    """Give text conversations the shape of messages, for the identity template to render unchanged."""
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
-    texts = [name for name in columns if _is_text(rows.features[name])]
-    if not texts or "replies" in rows.column_names or "completions" in rows.column_names:
+    strings = [name for name in columns if _is_text(rows.features[name])]
+    if not strings or "replies" in rows.column_names or "completions" in rows.column_names:
         return rows
 
     def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
@@ -103,10 +103,10 @@ def _worded(rows: Any) -> Any:
                 [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
                 for text in batch[name]
             ]
-            for name in texts
+            for name in strings
         }
 
-    dropped = [name for name in texts if name == "text"]
+    dropped = [name for name in strings if name == "text"]
     return rows.map(word, batched=True, remove_columns=dropped)
 
 
@@ -127,9 +127,9 @@ def _wide(rows: Any) -> Any:
 
 
 def in_parts(rows: Any, tokenizer: Any) -> Any:
-    """Give every content as a text part where the tokenizer's template writes out nothing else.
+    """Turn every content into a text part if the tokenizer's template renders nothing else.
 
-    Templates of vision models read parts alone; TRL makes parts of texts for processors only.
+    Templates of vision models read only parts; TRL makes parts of strings only for processors.
     """
     from fmtkit.rendering.content_parts import Form, forms_of, in_form
 
@@ -191,7 +191,7 @@ def _message(message: dict[str, Any]) -> str:
 
 
 def _weighted(rows: Any, weight: float, seed: int) -> Any:
-    """Return whole passes over the rows, and a seeded sample for the rest of the weight."""
+    """Return complete passes over the rows, and a seeded sample for the rest of the weight."""
     if weight == 1.0:
         return rows
     passes, share = divmod(weight, 1.0)
@@ -234,7 +234,7 @@ def _seed(job: Job) -> int:
 
 
 def whole_dialogs(rows: Any) -> Any:
-    """Return rows with `messages` instead of prompt and completion; others as they are.
+    """Return rows with `messages` instead of prompt and completion; others unchanged.
 
     GKD's collator (TRL 1.16) reads `messages` and uses the last turn as the completion.
     """
@@ -252,7 +252,7 @@ def whole_dialogs(rows: Any) -> Any:
 
 
 def decoded(rows: Any, files: Sequence[str]) -> Any:
-    """Turn columns that hold canonical JSON into the values that they are."""
+    """Parse the values of columns that hold canonical JSON."""
     import pyarrow.parquet as pq
     from datasets import Json
 
@@ -264,7 +264,7 @@ def decoded(rows: Any, files: Sequence[str]) -> Any:
 def put_together(parts: Sequence[Any]) -> Any:
     """Concatenate datasets; raise OptionError where a column holds different kinds of value.
 
-    Rows for a Gym hold all their columns in one: what clashes is left out beside it.
+    Rows for a Gym also hold all their columns in a single one, so columns that clash are left out.
     """
     from datasets import concatenate_datasets
 
@@ -280,8 +280,8 @@ def put_together(parts: Sequence[Any]) -> Any:
         if not clashes_left:
             raise
         raise OptionError(
-            f"datasets: column {clashes_left[0]!r} holds another kind of value in one dataset than in "
-            "another; make them the same, or drop it by remove_columns of a transform"
+            f"datasets: column {clashes_left[0]!r} holds different kinds of value in two datasets; "
+            "make them the same, or drop it by remove_columns of a transform"
         ) from error
 
 
@@ -305,18 +305,18 @@ def _clashes(parts: Sequence[Any]) -> list[str]:
 
 def _types(parts: Sequence[Any], name: str) -> list[Any]:
     """Return the different types of a column; they cannot be hashed."""
-    found: list[Any] = []
+    types: list[Any] = []
     for part in parts:
-        if name in part.column_names and part.features[name] not in found:
-            found.append(part.features[name])
-    return found
+        if name in part.column_names and part.features[name] not in types:
+            types.append(part.features[name])
+    return types
 
 
 def rendered(rows: Any, tokenizer: Any) -> Any:
-    """Return texts instead of messages where these are JSON values; other rows as they are.
+    """Return strings instead of messages where these are JSON values; other rows unchanged.
 
     TRL's older trainers (CPO and ORPO of 1.16, BCO of 1.13) write the rendered text into the columns that
-    held the messages. A column of JSON values would read a text as a list of letters.
+    held the messages. A column of JSON values would read a string as a list of characters.
     """
     from datasets import Features, Value
     from trl.data_utils import maybe_apply_chat_template

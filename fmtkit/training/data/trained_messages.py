@@ -1,6 +1,6 @@
-"""Rows that TRL cannot mask: tokenized here, with labels on what is trained on, for its SFTTrainer to take.
+"""Rows that TRL cannot mask: tokenized here, with labels on what is trained on, for its SFTTrainer.
 
-Such are segments of text, conversations of which other turns than every reply are trained on, and those whose
+These are segments of text, conversations of which not exactly the replies are trained on, and those whose
 template marks no replies. The ids and marks are those that `fmtkit inspect` shows.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 
 if TYPE_CHECKING:
-    # Other methods than sft render nothing here: their processes start without polars.
+    # Methods other than sft render nothing here: their processes start without polars.
     from fmtkit.inspection.masks import Masking
     from fmtkit.rendering.chat import ChatTemplate
 
@@ -27,7 +27,7 @@ RULE_COLUMN = "turn_rule"
 
 
 def has_flags(files: Iterable[str]) -> bool:
-    """Return whether a message of these Parquet files is not to be trained on, or a prompt's is."""
+    """Return whether the flags in these Parquet files train on anything but exactly the replies."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -67,7 +67,7 @@ def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
 
 
 def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
-    """Return whether rows must be tokenized here: TRL masks by marks in the template alone."""
+    """Return whether rows must be tokenized here: TRL masks only by marks in the template."""
     if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
         return True
     return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
@@ -91,7 +91,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
     from fmtkit.tokenizers.tokens import Tokenizer
 
     special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
     template = None
     if tokenizer.chat_template is not None:
         variables = rows[0].get("chat_template_kwargs") or {}
@@ -103,7 +103,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
             row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
-            for one in mask_row(row, _table(row), own, template, masking):
+            for one in mask_row(row, _table(row), adapted, template, masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
@@ -124,7 +124,7 @@ def _rule(row: Mapping[str, Any]) -> TurnRule:
 
 
 def _table(row: Mapping[str, Any]) -> str:
-    """Return the table of a row: datasets that are mixed have the columns of each other as nulls."""
+    """Return the table of a row: mixed datasets have each other's columns as nulls."""
     if row.get("segments") is not None:
         return "Segments"
     return "Conversation" if row.get("messages") is not None else "Completion"

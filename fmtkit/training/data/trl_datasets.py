@@ -66,10 +66,10 @@ def _table(rows: Any) -> pa.Table:
 
 
 def _files(path: Path) -> list[Path]:
-    found = sorted((path / "data").glob("train-*.parquet")) if path.is_dir() else [path]
-    if not found or not all(file.is_file() for file in found):
+    files = sorted((path / "data").glob("train-*.parquet")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
         raise SourceError(f"{path}: no Parquet file, and no folder that fmtkit convert wrote")
-    return found
+    return files
 
 
 def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

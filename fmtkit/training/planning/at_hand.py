@@ -16,20 +16,20 @@ Values = Mapping[str, Any]
 
 def notes(resolution: Resolution) -> list[str]:
     """Return which kernels are not available on this machine, and what replaces them."""
-    said: list[str] = []
+    lines: list[str] = []
     has_cuda = gpus.may_be_there(os.environ)
-    for adapt, found in ((loading, resolution.model), (arguments, resolution.trainer)):
-        adapt({a.name: a.value for a in found.values()}, has_cuda=has_cuda, say=said.append)
-    return [f"{note} (on this machine)" for note in said]
+    for adapt, group in ((loading, resolution.model), (arguments, resolution.trainer)):
+        adapt({a.name: a.value for a in group.values()}, has_cuda=has_cuda, say=lines.append)
+    return [f"{note} (on this machine)" for note in lines]
 
 
 def loading(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Return arguments of from_pretrained without unavailable kernels; `say` reports which."""
     out = dict(values)
-    wish = str(out.get("attn_implementation") or "")
-    reason = _missing_attention(wish, has_cuda=has_cuda)
+    attention = str(out.get("attn_implementation") or "")
+    reason = _missing_attention(attention, has_cuda=has_cuda)
     if reason is not None:
-        say(f"attn_implementation: {wish} {reason}; sdpa computes the same function")
+        say(f"attn_implementation: {attention} {reason}; sdpa computes the same function")
         out["attn_implementation"] = "sdpa"
     if out.get("use_kernels") is True and not (has_cuda and find_spec("kernels")):
         reason = "needs a GPU" if not has_cuda else "needs the package kernels"
@@ -38,10 +38,10 @@ def loading(values: Values, *, has_cuda: bool, say: Callable[[str], None]) -> di
     return out
 
 
-def _missing_attention(wish: str, *, has_cuda: bool) -> str | None:
+def _missing_attention(attention: str, *, has_cuda: bool) -> str | None:
     """Return why an attention kernel cannot be used on this machine; None if it can."""
-    is_flash = wish.startswith("flash_attention")
-    if not is_flash and "/" not in wish:
+    is_flash = attention.startswith("flash_attention")
+    if not is_flash and "/" not in attention:
         return None
     if not has_cuda:
         return "needs a GPU"

@@ -42,7 +42,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Run:
-    """What checks examine of a whole plan, and later of its rows."""
+    """What checks examine of a complete plan, and later of its rows."""
 
     plan: "Plan"
     resume: bool = False
@@ -84,8 +84,8 @@ def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> No
     """Run checks one by one; an error of one does not keep the others from running."""
     for check in checks:
         with problems.collecting(check.code):
-            found = check.find(subject) if check.concerns(subject) else None
-            for one in [found] if isinstance(found, str | Problem) else found or ():
+            result = check.find(subject) if check.concerns(subject) else None
+            for one in [result] if isinstance(result, str | Problem) else result or ():
                 key, error = (one.key, one.error) if isinstance(one, Problem) else ("", None)
                 text = one.message if isinstance(one, Problem) else one
                 problems.found.append(Problem(check.code, text, key, error))

@@ -1,8 +1,8 @@
 """Every check of a run, in one list: its code, what it needs, and what it looks for.
 
 `fmtkit train` runs them all, in the order of this file; all problems are reported at once. `--dry-run` runs
-those that need no server and no data, and the plan names the others. A dry run may be made elsewhere than
-the run: what is missing of the user's modules and of the device is a note there.
+those that need no server and no data, and the plan names the others. A dry run may be made on a different
+machine, so missing modules of the user and missing devices are only notes there.
 """
 
 import os
@@ -116,7 +116,7 @@ RUN: tuple[Check[Run], ...] = (
         "models, tokenizers and adapters that do not exist",
         checks.find_absent_models,
     ),
-    Check("head", "files", "a model with a head for another task", checks.find_head),
+    Check("head", "files", "a model with a head for a different task", checks.find_head),
     Check("weights", "files", "weight files that are truncated or missing", checks.find_weights),
     Check(
         "tokenizer",
@@ -169,11 +169,11 @@ RUN: tuple[Check[Run], ...] = (
         checks.has_labels,
     ),
 )
-"""Checks of a whole plan: before anything is converted, and of the converted rows."""
+"""Checks of a complete plan, before anything is converted, and checks of the converted rows."""
 
 
 def check(run: Run, *needs: Needs) -> None:
-    """Raise one error with everything that those checks of a run find which need one of these."""
+    """Raise one error with all problems found by the checks of a run that need one of these."""
     problems = Problems()
     run_checks(run, problems, that_need(RUN, needs))
     problems.check(run.plan.config.source, run.plan.config.lines)
@@ -186,7 +186,7 @@ def waiting(run: Run) -> tuple[Check[Run], ...]:
 
 
 def every() -> tuple[Check[Any], ...]:
-    """Return every problem that is looked for: while the plan is made, then check by check."""
-    made = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
-    own = (check for runner in shipped() for check in of_method(runner))
-    return (*made, *KEYS, *own, *of_sections(), *ARGUMENTS, *RUN)
+    """Return every check: first those made while the plan is made, then all others."""
+    of_making = (Check[Any](code, "config", about, lambda _: None) for code, about in MAKING)
+    of_runners = (check for runner in shipped() for check in of_method(runner))
+    return (*of_making, *KEYS, *of_runners, *of_sections(), *ARGUMENTS, *RUN)

@@ -38,7 +38,7 @@ _FILE_OF = {
     "tokenizer_config": "tokenizer_config.json",
     "lora_model_dir": "adapter_config.json",
 }
-"""Key -> the file that what it names has; a model has config.json."""
+"""Key -> the file that must be in the folder that it names; for a model, config.json."""
 _WEIGHTS = (".safetensors", ".bin", ".index.json", ".pt", ".pth", ".gguf")
 """Endings of the files that a model's or an adapter's weights are in."""
 _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora_model_dir")
@@ -76,19 +76,21 @@ def find_weights(run: Run) -> Iterator[Problem]:
 
 def find_tokenizer(run: Run) -> Iterator[Problem]:
     """Yield what a tokenizer lacks that the run needs."""
-    own, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
-    file = _at_hand(own, _FILE_OF["tokenizer_config"]) if own else _at_hand(model, "config.json")
+    named, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
+    file = (
+        _at_hand(named, _FILE_OF["tokenizer_config"]) if named else _at_hand(model, "config.json")
+    )
     # Of the hub's models whose config is here, the tokenizer may have to be loaded.
-    if file is not None and (run.asks_hub or Path(own or model).expanduser().is_dir()):
-        key = "tokenizer_config" if own else "base_model"
-        yield from _caught(key, lambda: _check_tokenizer(run.plan, own or model))
+    if file is not None and (run.asks_hub or Path(named or model).expanduser().is_dir()):
+        key = "tokenizer_config" if named else "base_model"
+        yield from _caught(key, lambda: _check_tokenizer(run.plan, named or model))
 
 
 def _at_hand(name: str, file: str) -> Path | None:
     """Return a file of a local model: in its folder, or in the hub's cache."""
-    own = Path(name).expanduser() / file
-    if own.is_file() or not name or _is_path(name):
-        return own if own.is_file() else None
+    path = Path(name).expanduser() / file
+    if path.is_file() or not name or _is_path(name):
+        return path if path.is_file() else None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -117,7 +119,7 @@ def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
 
 
 def check_template(run: Run) -> None:
-    """Raise TemplateError for a template of the user's own that does not compile."""
+    """Raise TemplateError for a user's template that does not compile."""
     plan = run.plan
     name = plan.template[0]
     text = plan.config.text("chat_template_jinja") if name == "jinja" else None
@@ -125,13 +127,13 @@ def check_template(run: Run) -> None:
         return
     from fmtkit.rendering import template_sources
 
-    found = (
+    template = (
         template_sources.find_model_template(name)
         if text is None
         else template_sources.recognised("chat_template_jinja", text, {})
     )
     # Compiled in its worker process, and tried: one that is fine for Jinja may be too deep for Python.
-    _ = found.compiled.forms
+    _ = template.compiled.forms
 
 
 def find_device(run: Run) -> str | None:
@@ -184,10 +186,11 @@ def find_packages(run: Run) -> Problem | None:
         )
         return Problem("", message, "peft.loftq_config")
     named = run.plan.resolution.trainer.get("optim")
-    wish = "" if named is None else str(named.value)
-    found = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], wish)), None)
-    if found is not None and find_spec(found[1]) is None:
-        message = f"optimizer: {wish} needs the package {found[2]}: pip install {found[2]}, or adamw_torch"
+    optimizer = "" if named is None else str(named.value)
+    needed = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], optimizer)), None)
+    if needed is not None and find_spec(needed[1]) is None:
+        package = needed[2]
+        message = f"optimizer: {optimizer} needs the package {package}: pip install {package}, or adamw_torch"
         return Problem("", message, "optimizer")
     return None
 
@@ -199,13 +202,13 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
         if packages and not any(map(find_spec, packages)):
             text = (
                 f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
-                "metrics.jsonl and the run's page are written all the same"
+                "metrics.jsonl and the run's page are still written"
             )
             yield Problem("", text, "report_to", DependencyError)
 
 
 def find_processes(run: Run) -> Problem | None:
-    """Return the problem of more processes than GPUs; a run without GPUs is another check."""
+    """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
     count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
     is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
@@ -238,7 +241,7 @@ def has_labels(run: Run) -> bool:
 
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
-    """Return notes on converted rows that will train all the same."""
+    """Return notes on converted rows that do not prevent training."""
     if plan.template[1] != "prerendered text":
         return []
     open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
@@ -268,8 +271,8 @@ def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
         return []
     from fmtkit.rendering import row_templates, template_sources, turn_spans
 
-    found = template_sources.recognised("template", template, {})
-    return [] if row_templates.RowTemplate(found).has_generation else [turn_spans.UNMARKED]
+    source = template_sources.recognised("template", template, {})
+    return [] if row_templates.RowTemplate(source).has_generation else [turn_spans.UNMARKED]
 
 
 def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
@@ -280,14 +283,14 @@ def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
 
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
-    found = count = 0
+    unended = count = 0
     for file in files if end else ():
         names = set(pq.read_schema(file).names) & {"text", "completion", "chosen"}
         for name in sorted(names):
-            texts = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
-            count += len(texts)
-            found += sum(not text.rstrip().endswith(end) for text in texts.to_pylist())
-    return found, count, end
+            column = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
+            count += len(column)
+            unended += sum(not text.rstrip().endswith(end) for text in column.to_pylist())
+    return unended, count, end
 
 
 def _check_there(key: str, name: str) -> None:
@@ -317,7 +320,7 @@ def _hub_file(key: str, name: str, file: str) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # runs/tiny beside a folder `runs` is a path, and nothing to ask the hub for.
+    # runs/tiny beside a folder `runs` is a path, for which the hub is not asked.
     is_path = "/" in name and Path(name).parent.is_dir()
     trouble: str | None = None
     try:
@@ -366,7 +369,7 @@ def _facts(model: str, file: Path) -> dict[str, Any]:
 
 
 def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
-    """Return the largest id that any text may have: of plain words, and of BOS and EOS.
+    """Return the largest id that a text may contain: that of a plain token, BOS or EOS.
 
     Other added tokens may go unused: Gemma 3's tokenizer has one for images, its text model none.
     """

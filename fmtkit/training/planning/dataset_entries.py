@@ -86,13 +86,13 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
     Raises UnknownNameError for an unknown type, OptionError for one that the method cannot take.
     """
     options = _options(entry)
-    wish = entry.get("type")
-    if str(wish).partition(".")[0] == "chat_template":
+    type_ = entry.get("type")
+    if str(type_).partition(".")[0] == "chat_template":
         options["roles"] = _with_usual_names(options.get("roles"))
-    if isinstance(wish, Mapping):
+    if isinstance(type_, Mapping):
         tables = _tables("user_defined.default", runner)
         segments = tables == ("Segments",)
-        fields = {str(key): value for key, value in wish.items() if value is not None}
+        fields = {str(key): value for key, value in type_.items() if value is not None}
         return Reading(
             "user_defined.default",
             tables,
@@ -100,7 +100,7 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
             is_segments=segments,
             options=options | fields,
         )
-    name = _own_name(str(wish or "passthrough"), config, runner)
+    name = _own_name(str(type_ or "passthrough"), config, runner)
     read_name = typenames.read(name, functions=True)
     if read_name.function:
         return Reading(name, runner.tables, options=options, function=True)
@@ -144,30 +144,32 @@ def makes_text(source: str) -> tuple[bool, ...]:
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     """Note which template is used, and which keys of the run no dataset's type reads."""
     option = "mask_thinking_ce"
-    said = list(_template_notes(config))
+    lines = list(_template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
-        said.append(
-            f"ebft.{option} changes nothing: ebft_reasoning.transform_strided alone separates thinking "
+        lines.append(
+            f"ebft.{option} changes nothing: only ebft_reasoning.transform_strided separates thinking "
             "from answers"
         )
-    return said
+    return lines
 
 
 def tables_of(entry: Entry) -> tuple[str, ...]:
     """Return the tables that a dataset's type makes, where the type determines them."""
-    wish = entry.get("type")
-    name = "user_defined.default" if isinstance(wish, Mapping) else str(wish)
-    if wish is None or name == "chat_template" or typenames.read(name, functions=True).function:
+    type_ = entry.get("type")
+    name = "user_defined.default" if isinstance(type_, Mapping) else str(type_)
+    if type_ is None or name == "chat_template" or typenames.read(name, functions=True).function:
         return ()
-    made = tuple(c.table for c in registry.named(typenames.read(name).source))
-    if isinstance(wish, Mapping) and not {"field_instruction", "field_output", "format"} & {*wish}:
-        # Prompts with chosen and rejected answers have fields of their own.
-        return tuple(table for table in made if table != "Segments")
-    return made
+    tables = tuple(c.table for c in registry.named(typenames.read(name).source))
+    if isinstance(type_, Mapping) and not {"field_instruction", "field_output", "format"} & {
+        *type_
+    }:
+        # Prompts with chosen and rejected answers have their own fields.
+        return tuple(table for table in tables if table != "Segments")
+    return tables
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
-    """Return the type that axolotl's bare `chat_template` stands for where NeMo Gym reads it."""
+    """Return the name under which fmtkit has a type of axolotl, which may depend on the method."""
     if name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables:
         return "nemo_gym"
     # axolotl's `alpaca` is the prompt text of Stanford Alpaca; fmtkit's makes messages of such rows.
@@ -176,11 +178,11 @@ def _own_name(name: str, config: Config, runner: Runner) -> str:
 
 def _tables(source: str, runner: Runner) -> tuple[str, ...]:
     """Return the tables that a type makes for a method, or raise OptionError if it makes none."""
-    made = tuple(dict.fromkeys(c.table for c in registry.named(source)))
-    fitting = [table for name in made if (table := table_for(name, runner.tables))]
+    tables = tuple(dict.fromkeys(c.table for c in registry.named(source)))
+    fitting = [table for name in tables if (table := table_for(name, runner.tables))]
     if not fitting:
         raise OptionError(
-            f"type {source} makes {' or '.join(made)}, but {runner.method} takes "
+            f"type {source} makes {' or '.join(tables)}, but {runner.method} takes "
             f"{' or '.join(runner.tables)}; `fmtkit types` lists what fits"
         )
     return tuple(dict.fromkeys(fitting))
@@ -248,15 +250,15 @@ def _lacks_template(tokenizer: str) -> bool:
     """Return whether a tokenizer that is on this machine has no chat template."""
     folder = Path(tokenizer).expanduser()
     if not folder.is_dir():
-        found = hub_access.cached(tokenizer, "tokenizer_config.json")
-        if found is None:
+        file = hub_access.cached(tokenizer, "tokenizer_config.json")
+        if file is None:
             return False
-        folder = found.parent
+        folder = file.parent
     try:
-        said = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        said = {}
-    text = said.get("chat_template") if isinstance(said, dict) else None
+        settings = {}
+    text = settings.get("chat_template") if isinstance(settings, dict) else None
     return not (text or (folder / "chat_template.jinja").is_file())
 
 
@@ -267,8 +269,8 @@ def _template_notes(config: Config) -> Iterator[str]:
     for name in dict.fromkeys(map(str, named)):
         if name in template_sources.OF_THE_TOKENIZER:
             yield (
-                f"chat_template: {name} is a copy in axolotl of a model's own template: that of the "
-                "tokenizer is taken; name another, or a FILE.jinja, if the model has none"
+                f"chat_template: {name} is axolotl's copy of a model's own template: that of the "
+                "tokenizer is used; name a different one, or a FILE.jinja, if the model has none"
             )
         elif name.startswith(FALLBACK):
             yield f"chat_template: {name}: {_at_hand(name, config)} is taken"
@@ -281,12 +283,12 @@ def template_source(config: Config, template: tuple[str, str]) -> str:
         return name
     entries = (*config.datasets, *config.test_datasets)
     named = (config.get("chat_template_jinja"), *(e.get("chat_template_jinja") for e in entries))
-    found = next((str(text) for text in named if text is not None), None)
-    if found is None:
+    source = next((str(text) for text in named if text is not None), None)
+    if source is None:
         raise OptionError(
             "chat_template: jinja: give its text or FILE.jinja as chat_template_jinja"
         )
-    return found
+    return source
 
 
 def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
@@ -300,11 +302,11 @@ def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
             named.setdefault(str(entry["chat_template"]), "key datasets.chat_template")
         elif "chat_template_jinja" in entry:
             named.setdefault("jinja", "key datasets.chat_template_jinja")
-    wish = config.text("chat_template")
+    template = config.text("chat_template")
     if config.get("chat_template_jinja") is not None:
-        wish = "jinja"
-    if wish is not None:
-        named.setdefault(wish, "key chat_template")
+        template = "jinja"
+    if template is not None:
+        named.setdefault(template, "key chat_template")
     return named
 
 
@@ -358,8 +360,8 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
 def check_sources(subject: Subject) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""
     config = subject.config
-    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if config.text("base_model") is None or own:
+    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if config.text("base_model") is None or has_environment:
         return
     for name, entry in entries(config):
         path = str(entry.get("path", ""))
@@ -485,8 +487,8 @@ def check_template(subject: Subject) -> Iterator[Problem]:
 
 
 def _has_text(config: Config, key: str) -> bool:
-    own = key.rpartition(".")[0]
-    entry = dict(entries(config)).get(own, {})
+    entry_key = key.rpartition(".")[0]
+    entry = dict(entries(config)).get(entry_key, {})
     return bool(config.get("chat_template_jinja") or entry.get("chat_template_jinja"))
 
 

@@ -216,7 +216,7 @@ def _completed(config: Config) -> Config:
         return config
     tables = dataset_entries.tables_of(config.datasets[0]) if config.datasets else ()
     method = None
-    # The default method's tables are no evidence for another method.
+    # The default method's tables are no evidence for other methods.
     if not {*tables} & {*runner.find(runner.DEFAULT).tables}:
         method = next(filter(None, (runner.guess({table}) for table in tables)), None)
     if method is None:
@@ -230,8 +230,8 @@ def _completed(config: Config) -> Config:
 def _missing(config: Config, chosen: Runner) -> list[str]:
     """Return the required keys that are missing."""
     needed = ["base_model"] if config.text("base_model") is None else []
-    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if not config.datasets and not own:
+    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if not config.datasets and not has_environment:
         needed.append("datasets")
     needed += [key for part in chosen.hooks("missing") for key in part(config)]
     if "teacher" in chosen.needs and config.get("teacher_model") is None:
@@ -264,30 +264,30 @@ def _version(chosen: Runner) -> str:
     name = chosen.trainer.partition(":")[0].partition(".")[0]
     if name not in _TAKEN_AS_THEY_ARE:
         return _on_trl(chosen, name)
-    found = installed(name)
-    if found is None:
+    version = installed(name)
+    if version is None:
         raise DependencyError(
             f"{name} is not installed; install it with: pip install 'fmtkit[train]'"
         )
     if not has_class(chosen.trainer):
         instead = f"; {chosen.instead}" if chosen.instead else ""
         raise DependencyError(
-            f"{chosen.method}: {name} {found} has no {chosen.trainer.partition(':')[2]}; "
+            f"{chosen.method}: {name} {version} has no {chosen.trainer.partition(':')[2]}; "
             f"install a version that has: pip install '{name}{chosen.trl}'{instead}"
         )
-    return f"{name} {found}"
+    return f"{name} {version}"
 
 
 def _check_transformers(chosen: Runner) -> None:
     """Raise DependencyError for a transformers that the method cannot train with."""
     from packaging.specifiers import SpecifierSet
 
-    found, wanted = installed("transformers"), chosen.transformers
-    if found and found not in SpecifierSet(wanted, prereleases=True):
+    version, wanted = installed("transformers"), chosen.transformers
+    if version and version not in SpecifierSet(wanted, prereleases=True):
         instead = f"; {chosen.instead}" if chosen.instead else ""
         raise DependencyError(
-            f"{chosen.method}: its trainer needs transformers{wanted}, and transformers {found} is "
-            f"installed; install another with: pip install 'transformers{wanted}'{instead}"
+            f"{chosen.method}: its trainer needs transformers{wanted}, and transformers {version} is "
+            f"installed; install a matching one with: pip install 'transformers{wanted}'{instead}"
         )
 
 
@@ -298,19 +298,19 @@ def _on_trl(chosen: Runner, package: str) -> str:
     """
     from packaging.specifiers import SpecifierSet
 
-    found = installed("trl")
-    if found is None:
+    version = installed("trl")
+    if version is None:
         raise DependencyError("trl is not installed; install it with: pip install 'fmtkit[train]'")
-    if found not in SpecifierSet(chosen.trl, prereleases=True):
+    if version not in SpecifierSet(chosen.trl, prereleases=True):
         raise DependencyError(
-            f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {found} is "
-            f"installed; install the other with: pip install 'trl{chosen.trl}'"
+            f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {version} is "
+            f"installed; install a matching one with: pip install 'trl{chosen.trl}'"
         )
     if package == "fmtkit":
-        return f"trl {found}"
+        return f"trl {version}"
     if not has_class(chosen.trainer):
         raise DependencyError(f"{chosen.method}: there is no {chosen.trainer}")
-    return f"{package} {installed(package)}, trl {found}"
+    return f"{package} {installed(package)}, trl {version}"
 
 
 def _readings(
@@ -320,8 +320,8 @@ def _readings(
     named = [(f"datasets.{number}", entry) for number, entry in enumerate(config.datasets)]
     with problems.collecting("section"):
         for datasets in chosen.hooks("datasets"):
-            if own := datasets(config):
-                named = list(own.items())
+            if listed := datasets(config):
+                named = list(listed.items())
     named += [(f"test_datasets.{n}", entry) for n, entry in enumerate(config.test_datasets)]
     for name, entry in named:
         with problems.collecting("type", f"{name}.type"):
@@ -342,8 +342,8 @@ def is_fragment(config: Config) -> bool:
 
 
 def _runner(config: Config) -> Runner:
-    found = runner.find(config.method())
-    return found.variant(config.get(found.variant_key)) if found.variant_key else found
+    chosen = runner.find(config.method())
+    return chosen.variant(config.get(chosen.variant_key)) if chosen.variant_key else chosen
 
 
 def _stem(config: Config) -> str:

@@ -1,6 +1,6 @@
-"""Detection of prerendered text, from first rows, for types that take text or messages (`passthrough`).
+"""Detection of prerendered text, from the first rows, for types that take text or messages (`passthrough`).
 
-Prerendered text is trained on unchanged, with the identity template; any other would be applied on top.
+Prerendered text is trained on unchanged, with the identity template; any other would be applied on top of it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from fmtkit.core.errors import ColumnMismatchError
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.opening import open_sources
-from fmtkit.training.config.slices import wish_of
+from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import dataset_entries
 from fmtkit.training.planning.plan import DatasetPlan, Plan
@@ -46,8 +46,8 @@ def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> Datase
         return dataset
     specs: list[object] = [str(path) for path in _files(dataset)]
     if not specs and with_hub:
-        wish = wish_of(dataset.entry, plan.config.get("seed"))
-        specs, _ = datasets.specs_of(dataset, wish)
+        selection = slice_of(dataset.entry, plan.config.get("seed"))
+        specs, _ = datasets.specs_of(dataset, selection)
     chosen = _chosen_converter(plan, dataset, source, specs)
     if chosen is None or not chosen.text:
         return dataset

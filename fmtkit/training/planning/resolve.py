@@ -106,7 +106,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
 
 
 def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> bool:
-    """Return whether a key sets nothing by itself; the plan says why, where it is not obvious."""
+    """Return whether a key has no effect on its own; the plan says why, where it is not obvious."""
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
@@ -132,7 +132,7 @@ def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
 
 
 def _inner_origin(key: Key, name: str, origin: str) -> str:
-    """Return where one entry of a mapping came from; `--set` may have set another one of it."""
+    """Return where one entry of a mapping came from; `--set` may have set a different one."""
     given = origin.removeprefix("--set ")
     if given in {origin, key.name}:
         return f"{origin}.{name}"
@@ -147,11 +147,11 @@ def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
         for name, inner in value.items():
             yield Argument(str(name), inner, _inner_origin(key, str(name), origin))
         return
-    # A switch that spells one value of an argument (flash_attention: true) says nothing when false.
+    # A switch that spells one value of an argument (flash_attention: true) sets nothing when false.
     if value is False and key.values and False not in key.values:
         return
     if key.target == "optim_args" and isinstance(value, Mapping):
-        # transformers wants a text of this form.
+        # transformers wants a string of this form.
         value = ",".join(f"{name}={inner}" for name, inner in value.items())
     yield Argument(key.target, key.translate(value), origin)
 
@@ -198,10 +198,10 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
         if _lacks(key, fields) and value is not False:
             out.notes.append(
                 f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
-                "change speed and memory alone"
+                "change only speed and memory"
             )
-        elif said := key.remark(value):
-            out.notes.append(said)
+        elif remark := key.remark(value):
+            out.notes.append(remark)
         other = _acts_with(key)
         if other and value is not False and runner.sections & {"rl"} and _is_idle(config, other):
             out.notes.append(f"{key.name} changes nothing without {other}")
@@ -223,7 +223,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
 
 
 def _acts_with(key: Key) -> str:
-    """Return the key that another one needs to have an effect; TRL's vLLM arguments need use_vllm."""
+    """Return the key without which this one has no effect; TRL's vLLM arguments need use_vllm."""
     is_vllm = key.name.startswith(f"{SECTION}.vllm_")
     return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
 
@@ -340,16 +340,16 @@ def _floor(config: Config, out: Resolution) -> None:
 
 
 def _precision(config: Config, out: Resolution) -> None:
-    wish = config.get("bf16")
-    if isinstance(wish, bool):
-        out.put("trainer", Argument("bf16", wish, config.settings["bf16"].origin))
+    bf16 = config.get("bf16")
+    if isinstance(bf16, bool):
+        out.put("trainer", Argument("bf16", bf16, config.settings["bf16"].origin))
     elif config.is_true("fp16"):
         out.put("trainer", Argument("bf16", False, "key fp16"))
     else:
         out.put("trainer", Argument("bf16", "auto", "default of fmtkit"))
-    # As in axolotl, bf16 is the precision of the weights too, and not of autocast alone.
+    # As in axolotl, bf16 is the precision of the weights too, not only of autocast.
     dtype = (
-        {True: "bfloat16", "auto": BY_DEVICE}.get(wish) if isinstance(wish, bool | str) else None
+        {True: "bfloat16", "auto": BY_DEVICE}.get(bf16) if isinstance(bf16, bool | str) else None
     )
     origin = config.settings["bf16"].origin if dtype else "default of fmtkit"
     out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
@@ -429,8 +429,8 @@ def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
 
 def length_policy(config: Config) -> str:
     """Return what becomes of longer rows, by the words of --on-overlong; the default is to drop them."""
-    wish = config.text("excess_length_strategy") or "drop"
-    return str(table()["excess_length_strategy"].translate(wish))
+    strategy = config.text("excess_length_strategy") or "drop"
+    return str(table()["excess_length_strategy"].translate(strategy))
 
 
 def _length(config: Config, chosen: Runner, out: Resolution) -> None:
@@ -453,8 +453,14 @@ def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
 
 
 def _reports(config: Config) -> object:
-    wish = config.get("report_to")
-    named = [str(w) for w in wish] if isinstance(wish, list) else [str(wish)] if wish else []
+    report_to = config.get("report_to")
+    named = (
+        [str(w) for w in report_to]
+        if isinstance(report_to, list)
+        else [str(report_to)]
+        if report_to
+        else []
+    )
     for key, service in (
         ("use_tensorboard", "tensorboard"),
         ("use_wandb", "wandb"),

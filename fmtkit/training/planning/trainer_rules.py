@@ -1,9 +1,9 @@
 """Checks of a config class and its trainer on their arguments, run on a plan's values.
 
-TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A list of such
-rules copied here would grow old, so the statements themselves are followed, in the installed source and
-without importing it. What a statement needs and a plan does not know (the model, the data, the device)
-is unknown; a check is a problem only where it fails whatever the unknown may be.
+TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A copied list of such
+rules would go out of date, so the statements themselves are followed in the installed source, without
+importing it. What a statement needs and a plan does not know (the model, the data, the device) is
+unknown; a check is a problem only if it fails whatever the unknown values are.
 """
 
 import ast
@@ -95,7 +95,7 @@ class _State:
     lineage: tuple[Class, ...]
     values: dict[str, object] = field(default_factory=dict)
     given: Mapping[str, object] = field(default_factory=dict)
-    """What a parameter of this name of every `__init__` is, however it is handed on."""
+    """The values of these parameters in every `__init__`, however they are passed on."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -106,7 +106,7 @@ def check(subject: Subject) -> Iterator[Problem]:
     config_class = find_class(runner.config) if fields.checked else None
     if config_class is None:
         return
-    values = {name: found.default for name, found in fields.fields.items()}
+    values = {name: entry.default for name, entry in fields.fields.items()}
     values |= dict.fromkeys(_DECIDED_LATER, UNKNOWN) | _SET_HERE
     values |= {a.name: a.value for a in out.trainer.values() if a.value != "auto"}
     values |= {a.name: UNKNOWN for a in out.trainer.values() if a.value == "auto"}
@@ -140,11 +140,11 @@ def failures(config: Class, values: Mapping[str, object], trainer: Class | None)
     """
     state = _State(config.lineage(), dict(values))
     _call(state, "__post_init__", (), {}, 0)
-    found = state.failures
+    messages = state.failures
     if trainer is not None:
-        made = _State(trainer.lineage(), given={"args": state}, failures=found)
-        _call(made, "__init__", (), {}, 0)
-    return tuple(dict.fromkeys(found))
+        trainer_state = _State(trainer.lineage(), given={"args": state}, failures=messages)
+        _call(trainer_state, "__init__", (), {}, 0)
+    return tuple(dict.fromkeys(messages))
 
 
 @dataclass
@@ -222,9 +222,9 @@ def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
 def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901 - one case a statement
     match statement:
         case ast.Assign(targets=targets, value=value):
-            made = _value(value, frame)
+            result = _value(value, frame)
             for target in targets:
-                _assign(target, made, frame)
+                _assign(target, result, frame)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             _assign(target, _value(value, frame), frame)
         case ast.AugAssign(target=target):
@@ -250,7 +250,7 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
     known = _value(test, frame)
     if known is UNKNOWN:
         _forget(statement, frame)
-        # Whether what follows is reached at all is not known.
+        # It is not known whether what follows is reached at all.
         if _may_return(statement):
             raise _ReturnError
         return
@@ -258,7 +258,7 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
 
 
 def _forget(statement: ast.stmt, frame: _Frame) -> None:
-    """Make unknown what a statement may set."""
+    """Mark as unknown what a statement may set."""
     for inner in _changing(statement):
         if isinstance(inner, ast.Call):
             _forget_called(inner, frame)
@@ -296,7 +296,7 @@ def _attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
 
 
 def _forget_called(call: ast.Call, frame: _Frame) -> None:
-    """Make unknown what a call may change: the object whose method it is, and mutable arguments."""
+    """Mark as unknown what a call may change: the object whose method it is, and mutable arguments."""
     if isinstance(call.func, ast.Attribute):
         owner = call.func.value
         inside = _value(owner, frame)
@@ -380,10 +380,10 @@ def _value(node: ast.expr, frame: _Frame) -> object:
 
 
 def _sure(node: ast.expr, frame: _Frame) -> object:
-    found = _known(node, frame)
-    if found is UNKNOWN:
+    result = _known(node, frame)
+    if result is UNKNOWN:
         raise _UnknownError
-    return found
+    return result
 
 
 def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR0912 - one case a form
@@ -422,10 +422,10 @@ def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR
             if "…" not in text:
                 return text
         case (
-            ast.GeneratorExp(elt=made, generators=[loop])
-            | ast.ListComp(elt=made, generators=[loop])
+            ast.GeneratorExp(elt=element, generators=[loop])
+            | ast.ListComp(elt=element, generators=[loop])
         ):
-            return _comprehended(made, loop, frame)
+            return _comprehended(element, loop, frame)
         case ast.Call():
             return _called(node, frame)
     raise _UnknownError
@@ -434,9 +434,9 @@ def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR
 def _name(name: str, frame: _Frame) -> object:
     if name in frame.names:
         return frame.names[name]
-    found = class_named(frame.owner.module, name) if name[0].isupper() else None
-    if found is not None:
-        return found
+    class_ = class_named(frame.owner.module, name) if name[0].isupper() else None
+    if class_ is not None:
+        return class_
     for node in frame.owner.module.tree.body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == name for target in node.targets
@@ -498,7 +498,7 @@ def _compared(
     return True
 
 
-def _comprehended(made: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
+def _comprehended(element: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
     items = _sure(loop.iter, frame)
     if not isinstance(items, (list, tuple, set, dict, str)):
         raise _UnknownError
@@ -509,7 +509,7 @@ def _comprehended(made: ast.expr, loop: ast.comprehension, frame: _Frame) -> lis
             raise _UnknownError
         inner.names[loop.target.id] = item
         if all(_sure(test, inner) for test in loop.ifs):
-            out.append(_sure(made, inner))
+            out.append(_sure(element, inner))
     return out
 
 
@@ -531,11 +531,11 @@ def _called(call: ast.Call, frame: _Frame) -> object:
     raise _UnknownError
 
 
-def _member(made: object, call: ast.Call, frame: _Frame) -> str:
+def _member(class_: object, call: ast.Call, frame: _Frame) -> str:
     """Return the member of an enumeration that is made of a value, or raise as the enumeration does."""
-    if not (isinstance(made, Class) and made.is_enum and len(call.args) == 1):
+    if not (isinstance(class_, Class) and class_.is_enum and len(call.args) == 1):
         raise _UnknownError
-    value, known = _sure(call.args[0], frame), made.members().values()
+    value, known = _sure(call.args[0], frame), class_.members().values()
     if value not in known:
         raise _RaisedError(f"{value!r} is not one of {', '.join(known)}")
     return str(value)

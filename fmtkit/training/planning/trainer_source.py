@@ -62,9 +62,9 @@ class Class:
     def bases(self) -> Iterator["Class"]:
         """Yield the base classes that can be found, in order."""
         for base in self.node.bases:
-            found = class_named(self.module, ast.unparse(base).rpartition(".")[2])
-            if found is not None:
-                yield found
+            class_ = class_named(self.module, ast.unparse(base).rpartition(".")[2])
+            if class_ is not None:
+                yield class_
 
     def lineage(self) -> tuple["Class", ...]:
         """Return the class and its bases, each before its own bases (single inheritance in TRL)."""
@@ -72,8 +72,8 @@ class Class:
 
     def method(self, name: str) -> ast.FunctionDef | None:
         """Return a method that the class itself defines."""
-        found = (n for n in self.node.body if isinstance(n, ast.FunctionDef) and n.name == name)
-        return next(found, None)
+        methods = (n for n in self.node.body if isinstance(n, ast.FunctionDef) and n.name == name)
+        return next(methods, None)
 
     @property
     def is_enum(self) -> bool:
@@ -117,7 +117,7 @@ def installed(package: str) -> str | None:
 
 @cache
 def _installed(package: str, _: tuple[str, ...]) -> str | None:
-    # A package whose distribution has another name is looked up in the metadata of all distributions.
+    # A package whose distribution has a different name is looked up in the metadata of all distributions.
     try:
         return version(package)
     except PackageNotFoundError:
@@ -145,21 +145,21 @@ def class_named(module: Module, name: str) -> Class | None:
 def _class_named(module: Module, name: str, seen: tuple[Path, ...]) -> Class | None:
     if module.file in seen:
         return None
-    own = _definition(module, name)
-    if own is not None:
-        return Class(own, module)
+    node = _definition(module, name)
+    if node is not None:
+        return Class(node, module)
     for file, package, original in _imported(module, name):
         if package == _LAZY and file.name == "__init__.py":
             return _among_training_files(original)
-        found = _class_named(_module(file, package), original, (*seen, module.file))
-        if found is not None:
-            return found
+        class_ = _class_named(_module(file, package), original, (*seen, module.file))
+        if class_ is not None:
+            return class_
     return None
 
 
 def _definition(module: Module, name: str) -> ast.ClassDef | None:
-    found = (n for n in module.tree.body if isinstance(n, ast.ClassDef) and n.name == name)
-    return next(found, None)
+    classes = (n for n in module.tree.body if isinstance(n, ast.ClassDef) and n.name == name)
+    return next(classes, None)
 
 
 @cache

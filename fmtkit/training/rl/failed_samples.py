@@ -1,8 +1,8 @@
 """Samples whose reward, rollout or environment failed: counted, masked, and never trained as zero.
 
-`trl.max_failed_share` says how many of a generation batch may fail, over all processes. Those that do have
-no reward by any function, so that neither an advantage nor the statistics of their group know them, and no
-token of theirs is in the loss. More than that end the run on every process.
+`trl.max_failed_share` says how many of a generation batch may fail, over all processes. Those that do
+have no reward by any function, so they count neither in an advantage nor in the statistics of their group,
+and none of their tokens is in the loss. If more fail, the run ends on every process.
 """
 
 import math
@@ -57,8 +57,8 @@ class Timings:
 
     def metrics(self) -> Iterator[tuple[str, float]]:
         """Yield the mean and the maximum of each name, and reset."""
-        found, self.seconds = self.seconds, {}
-        for name, seconds in found.items():
+        by_name, self.seconds = self.seconds, {}
+        for name, seconds in by_name.items():
             if seconds:
                 yield f"seconds/{name}/mean", sum(seconds) / len(seconds)
                 yield f"seconds/{name}/max", max(seconds)
@@ -88,8 +88,8 @@ class Failures:
 
     def take(self) -> dict[int, str]:
         """Return the rows that failed, and reset."""
-        found, self._by_row = self._by_row, {}
-        return found
+        reasons, self._by_row = self._by_row, {}
+        return reasons
 
 
 class FailedSamples:
@@ -160,13 +160,13 @@ class FailedSamples:
         often, times = Counter(reason for reason in every if reason is not None).most_common(1)[0]
         return f"{self.of_batch} of {samples} samples failed, {times} of them with: {often}"
 
-    def _of_all(self, own: Sequence[str | None]) -> list[str | None]:
+    def _of_all(self, reasons: Sequence[str | None]) -> list[str | None]:
         """Return the items of every process."""
         if self.trainer.accelerator.num_processes == 1:
-            return list(own)
+            return list(reasons)
         from accelerate.utils import gather_object
 
-        return list(gather_object(list(own)))
+        return list(gather_object(list(reasons)))
 
     def log_reasons(self) -> None:
         """Log why samples failed, if any did, and what a reward logged as `masked`."""
@@ -208,11 +208,13 @@ class FailedSamples:
         yield from filter(None, (timings.finding() for timings in self._timings()))
         judge = None if self.rewards is None else self.rewards.judge
         if judge is not None:
-            own = torch.tensor([[judge.skipped, judge.seen]])
+            counts = torch.tensor([[judge.skipped, judge.seen]])
             device = self.trainer.accelerator.device
-            found = judge.finding(*self.trainer.accelerator.gather(own.to(device)).sum(0).tolist())
-            if found:
-                yield found
+            finding = judge.finding(
+                *self.trainer.accelerator.gather(counts.to(device)).sum(0).tolist()
+            )
+            if finding:
+                yield finding
 
     def _report(self, finding: str) -> None:
         for callback in self.trainer.callback_handler.callbacks:
@@ -223,9 +225,9 @@ class FailedSamples:
 
     def _timings(self) -> list[Timings]:
         """Return those of the run's rewards, where environments note theirs too, and rollout function."""
-        found = [self.rewards.failures.timings] if self.rewards is not None else []
-        own = getattr(getattr(self.trainer, "rollout_func", None), "timings", None)
-        return [*found, own] if isinstance(own, Timings) else found
+        of_rewards = [self.rewards.failures.timings] if self.rewards is not None else []
+        of_rollout = getattr(getattr(self.trainer, "rollout_func", None), "timings", None)
+        return [*of_rewards, of_rollout] if isinstance(of_rollout, Timings) else of_rewards
 
     def without_loss(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a scored batch in which no token of a failed sample is trained on.

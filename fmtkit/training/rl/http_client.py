@@ -1,4 +1,4 @@
-"""JSON over HTTP by `requests`: a time limit on the whole call, and which failures may be retried."""
+"""JSON over HTTP by `requests`: a time limit on the complete call, and which failures may be retried."""
 
 import time
 from functools import partial
@@ -32,13 +32,13 @@ class BrokenOffError(CallError):
 def session() -> "Session":
     """Return a session, whose cookies identify us to a stateful server.
 
-    It takes no proxy of the environment, which is for the web and not for a machine next to this one.
+    It ignores the environment's proxies, which are for the web and not for a machine in the same network.
     """
     from requests import Session
 
-    made = Session()
-    made.trust_env = False
-    return made
+    client = Session()
+    client.trust_env = False
+    return client
 
 
 def post(
@@ -46,7 +46,7 @@ def post(
 ) -> Any:
     """Post JSON and return the parsed answer; retry if no server accepted the call.
 
-    With `repeats` a call that was broken off is made again as well: it changes nothing over there.
+    With `repeats`, an interrupted call is made again as well, since it changes nothing on the server.
     Raises CallError for whatever else happens.
     """
     passing = (NotTakenError, BrokenOffError) if repeats else NotTakenError
@@ -64,7 +64,7 @@ def get(url: str, timeout: float) -> Any:
 
 
 def answers(url: str, timeout: float) -> bool:
-    """Return whether a server answers there at all, with any status."""
+    """Return whether a server answers at all, with any status."""
     try:
         get(url, timeout)
     except CallError as error:

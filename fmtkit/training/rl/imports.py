@@ -70,10 +70,12 @@ def load(key: str, name: str, places: Sequence[Path]) -> Any:
 
 def load_function(key: str, name: str, places: Sequence[Path]) -> Callable[..., Any]:
     """Load a callable: a function, a class, or an object with `__call__`."""
-    found = load(key, name, places)
-    if not callable(found):
-        raise OptionError(f"{key}: {name} is of type {type(found).__name__}; it must be a function")
-    return found  # type: ignore[no-any-return]
+    function = load(key, name, places)
+    if not callable(function):
+        raise OptionError(
+            f"{key}: {name} is of type {type(function).__name__}; it must be a function"
+        )
+    return function  # type: ignore[no-any-return]
 
 
 def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
@@ -97,19 +99,19 @@ def _spec(key: str, name: str, places: Sequence[Path]) -> ModuleSpec:
 
 def _top(key: str, name: str, places: Sequence[Path]) -> ModuleSpec | None:
     """Find a top-level module in the places, else among what is installed; raise if it is in both."""
-    mine = PathFinder.find_spec(name, [str(place) for place in places])
+    ours = PathFinder.find_spec(name, [str(place) for place in places])
     other = user_modules.installed(name)
-    if mine is None or mine.origin is None or other is None or other.origin is None:
-        return mine or other
-    if Path(mine.origin).resolve() != Path(other.origin).resolve():
+    if ours is None or ours.origin is None or other is None or other.origin is None:
+        return ours or other
+    if Path(ours.origin).resolve() != Path(other.origin).resolve():
         raise OptionError(
-            f"{key}: {mine.origin} has the name of the installed module {name}; rename it"
+            f"{key}: {ours.origin} has the name of the installed module {name}; rename it"
         )
-    return mine
+    return ours
 
 
 def _make_room(module_name: str, places: Sequence[Path]) -> None:
-    """Forget a module of the same name that was loaded from another folder."""
+    """Forget a module of the same name that was loaded from a different folder."""
     top = module_name.partition(".")[0]
     loaded = sys.modules.get(top)
     wanted = PathFinder.find_spec(top, [str(place) for place in places])

@@ -29,7 +29,7 @@ _AUTO = {
 
 @dataclass
 class Parts:
-    """The inputs of every trainer; `model` is a path wherever TRL can load it by itself."""
+    """The inputs of every trainer; `model` is a path wherever TRL can load it itself."""
 
     runner: Runner
     tokenizer: Any
@@ -44,8 +44,8 @@ class Parts:
 
 def runner_of(job: Job) -> Runner:
     """Return the runner of a job, in the variant that its configuration chose."""
-    found = find(job.method)
-    return found.variant(job.variant) if job.variant else found
+    runner = find(job.method)
+    return runner.variant(job.variant) if job.variant else runner
 
 
 def load_class(path: str) -> Any:
@@ -94,15 +94,15 @@ def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]
     return inputs
 
 
-def _parameters(made: type) -> set[str]:
+def _parameters(class_: type) -> set[str]:
     """Return the names of a constructor's parameters; with ** also those of its bases."""
     names: set[str] = set()
-    for one in made.__mro__:
+    for one in class_.__mro__:
         if "__init__" not in vars(one):
             continue
         parameters = signature(vars(one)["__init__"]).parameters
         names |= parameters.keys()
-        if all(found.kind is not Parameter.VAR_KEYWORD for found in parameters.values()):
+        if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters.values()):
             break
     return names
 
@@ -119,7 +119,7 @@ def processes_of(arguments: Any) -> int:
 def make_trainer(job: Job, parts: Parts) -> Any:
     """Make the trainer that the runner names.
 
-    Raises OptionError where the function that makes it makes another.
+    Raises OptionError if the runner's function makes one of a different class.
     """
     trainer = load_class(parts.runner.builder)(job, parts)
     if not isinstance(trainer, load_class(parts.runner.trainer)):
@@ -217,7 +217,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not _has_devices():
         # Without a device accelerate joins processes where it is told to use the CPU, and nowhere else.
         values.setdefault("use_cpu", True)
-    # Pinned memory is of use to a device alone; torch warns where there is none.
+    # Pinned memory is useful only with a device; torch warns without one.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.mask == "completion" and "messages" in columns:
         # A conversation is trained on where its template says that the assistant turn is.
@@ -234,7 +234,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     if "teacher_model_name_or_path" in names and job.teacher:
         values["teacher_model_name_or_path"] = job.teacher
     values["output_dir"] = str(Path(job.run) / "checkpoints")
-    # Trackers would invent a name; the folder's is the one that is looked for.
+    # Trackers would invent a name; users look for that of the folder.
     values.setdefault("run_name", Path(job.run).name)
     # The progress bar and the metrics are fmtkit's; the filter would hide a NaN loss, and
     # look at the loss on the device at every step.
@@ -249,8 +249,8 @@ def _has_devices() -> bool:
     """Return whether there are devices on which several processes can train together."""
     import torch
 
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return found is not None and found.type != "mps"
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return accelerator is not None and accelerator.type != "mps"
 
 
 def _model_arguments(job: Job) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def pretrained(
 
     if head != "causal":
         values["num_labels"] = labels or _LABELS[head]
-        # A head that is new is expected here; the report on it would read like an error.
+        # A new head is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging
         speak.set_verbosity_error()
     auto = getattr(transformers, _AUTO[head])
@@ -374,12 +374,12 @@ def _linear_layers(job: Job, runner: Runner) -> set[str]:
 
     settings = {k: v for k, v in _model_arguments(job).items() if k == "revision"}
     trusted = bool(job.trainer.get("trust_remote_code"))
-    found = transformers.AutoConfig.from_pretrained(
+    model_config = transformers.AutoConfig.from_pretrained(
         job.model, trust_remote_code=trusted, **settings
     )
     auto = getattr(transformers, _AUTO[runner.head])
     with torch.device("meta"):
-        model = auto.from_config(found, trust_remote_code=trusted)
+        model = auto.from_config(model_config, trust_remote_code=trusted)
     heads = {"score", "classifier"}
     head = model.get_output_embeddings()
     return {
@@ -411,8 +411,8 @@ def make_quantization(job: Job) -> Any:
     values = dict(job.quantization)
     if "bnb_4bit_compute_dtype" in values:
         values["bnb_4bit_compute_dtype"] = getattr(torch, str(values["bnb_4bit_compute_dtype"]))
-    made: Any = BitsAndBytesConfig
-    return made(**values)
+    class_: Any = BitsAndBytesConfig
+    return class_(**values)
 
 
 def _grow(model: Any, tokenizer: Any, job: Job) -> None:

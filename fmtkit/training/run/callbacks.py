@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 _PATIENCE = 5
 _AGREEMENT = 10
-"""Steps after which several processes ask each other at the latest whether one was asked to stop."""
+"""Several processes ask each other after this many steps whether one of them was told to stop."""
 
 
 class TrainingError(FmtkitError, RuntimeError):
@@ -87,7 +87,7 @@ class RunLog:
             control.should_evaluate = False
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Skip what an epoch would end with: the last step has been saved."""
+        """Skip what happens at the end of an epoch: the last step has been saved."""
         del args, state
         if self.stop.granted:
             control.should_save = control.should_evaluate = False
@@ -113,7 +113,7 @@ class RunLog:
             self.file = None
 
     def _add_rate(self, values: dict[str, float], processes: int) -> None:
-        """Add tokens per second: by TRL's own count, else this process's times their number."""
+        """Add tokens per second: by TRL's count, else this process's count times the number of processes."""
         now = time.perf_counter()
         tokens = int(values.get("num_tokens", self.counter.tokens * processes))
         before, tokens_before = self.mark
@@ -140,10 +140,10 @@ class RunLog:
         self.first = self.first or dict(values)
         self.last = dict(values)
         self.recent.append(values)
-        found = list(self.health.see(values, state.global_step)) if self.health else []
+        noticed = list(self.health.see(values, state.global_step)) if self.health else []
         if len(self.recent) == _PATIENCE:
-            found += findings(list(self.recent), self.runner)
-        for finding in found:
+            noticed += findings(list(self.recent), self.runner)
+        for finding in noticed:
             if finding not in self.findings:
                 self.findings.append(finding)
                 if state.is_world_process_zero:
@@ -232,7 +232,7 @@ def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]
             "token trained on?), and for online methods at the spread of the rewards"
         )
     elif runner.health is None and len(losses) > 1 and max(losses) == min(losses):
-        # The value of an online loss says nothing: with one step a generation it is zero.
+        # The value of an online loss says nothing: with one step per generation it is zero.
         yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
     accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
     # Before the model has moved both sides have the same reward, so no pair is won or lost.

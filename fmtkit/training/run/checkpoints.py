@@ -1,8 +1,8 @@
 """Checkpoints of a run: which of them are complete, judged from their files without loading them.
 
 A checkpoint is written file by file, weights first and `trainer_state.json` last. A run that is killed
-meanwhile, or whose disk is full, leaves one that stops anywhere: files are missing, or are cut short.
-Nothing of torch is imported: a file of torch is a ZIP archive, whose directory is at its end, and the
+meanwhile, or whose disk is full, leaves an incomplete one: files are missing, or are cut short.
+torch is not imported: its files are ZIP archives, whose directory is at the end, and the
 header of a safetensors file says how long the file is.
 """
 
@@ -29,7 +29,7 @@ _WEIGHTS = (
 _OPTIMIZERS = ("optimizer.pt", "optimizer.bin", "optimizer_*", "global_step*")
 _SCHEDULERS = ("scheduler.pt", "global_step*")
 _LARGEST_HEADER = 100_000_000
-"""Bytes; what the safetensors library takes at most."""
+"""Bytes; the maximum that the safetensors library takes."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def latest(folder: Path, expected: Expected) -> tuple[Path | None, tuple[Incompl
     """Return the last complete checkpoint of a folder, and incomplete ones, newest first."""
     incomplete: list[Incomplete] = []
     complete: Path | None = None
-    found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
-    for path in sorted(found, key=step_of, reverse=True):
+    folders = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
+    for path in sorted(folders, key=step_of, reverse=True):
         fault = fault_of(path, expected)
         if fault is not None:
             incomplete.append(Incomplete(path, fault))
@@ -97,8 +97,8 @@ def fault_of_file(file: Path) -> str | None:
 def missing_shard(index: Path) -> str | None:
     """Return the fault of a sharded model: a file in its index is missing."""
     try:
-        said = json.loads(index.read_text(encoding="utf-8"))
-        names = sorted(set(said["weight_map"].values()))
+        content = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(content["weight_map"].values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{index.name} is cut short or lists no files"
     absent = [str(name) for name in names if not (index.parent / str(name)).is_file()]
@@ -155,9 +155,9 @@ def _holds(folder: Path, *patterns: str) -> bool:
 
 
 def step_of(folder: Path) -> int:
-    """Return the step in a checkpoint's name; -1 for another name."""
-    found = _NAME.fullmatch(folder.name)
-    return int(found[1]) if found else -1
+    """Return the step in a checkpoint's name; -1 for other names."""
+    match = _NAME.fullmatch(folder.name)
+    return int(match[1]) if match else -1
 
 
 def _safetensors_fault(file: Path) -> str | None:

@@ -33,7 +33,7 @@ _FIRST = (
 def read(run: Path) -> dict[str, list[tuple[float, float]]]:
     """Return each metric's points (step, value), in the order in which they first came.
 
-    A resumed run does steps again that came after its checkpoint: the later line holds.
+    A resumed run does steps again that came after its checkpoint: the later line counts.
     """
     out: dict[str, dict[float, float]] = {}
     path = run / METRICS
@@ -48,8 +48,8 @@ def read(run: Path) -> dict[str, list[tuple[float, float]]]:
 
 def draw(run: Path) -> Path | None:
     """Draw the curves into the run folder; None without matplotlib or without two points."""
-    found = {name: points for name, points in read(run).items() if len(points) > 1}
-    curves = {name: found[name] for name in sorted(found, key=place)}
+    drawable = {name: points for name, points in read(run).items() if len(points) > 1}
+    curves = {name: drawable[name] for name in sorted(drawable, key=place)}
     if not curves or find_spec("matplotlib") is None:
         return None
     from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def _panel(
 
     finite = [point for point in points if math.isfinite(point[1])] or [(points[0][0], 0.0)]
     steps = [step for step, _ in finite]
-    across = _Scale.of(steps, corner[0] + 0.55, _WIDTH - 0.7, whole=True)
+    across = _Scale.of(steps, corner[0] + 0.55, _WIDTH - 0.7, integer=True)
     up = _Scale.of([value for _, value in finite], corner[1] + 0.3, _HEIGHT - 0.65)
     grid = [[(across.at(tick), up.low), (across.at(tick), up.high)] for tick in across.ticks]
     grid += [[(across.low, up.at(tick)), (across.high, up.at(tick))] for tick in up.ticks]
@@ -108,7 +108,7 @@ class _Scale:
 
     @classmethod
     def of(
-        cls, values: Sequence[float], low: float, inches: float, *, whole: bool = False
+        cls, values: Sequence[float], low: float, inches: float, *, integer: bool = False
     ) -> "_Scale":
         """Return the scale of these values, with a little room at both ends."""
         from matplotlib.ticker import MaxNLocator
@@ -116,7 +116,7 @@ class _Scale:
         first, last = min(values), max(values)
         room = 0.05 * (last - first) or 0.05 * abs(first) or 1.0
         first, last = first - room, last + room
-        ticks = [float(tick) for tick in MaxNLocator(4, integer=whole).tick_values(first, last)]
+        ticks = [float(tick) for tick in MaxNLocator(4, integer=integer).tick_values(first, last)]
         inside = tuple(tick for tick in ticks if first <= tick <= last)
         return cls(first, last, low, low + inches, inside)
 

@@ -13,7 +13,7 @@ from fmtkit.training.run.job import Job
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
-    """Make a CPO or ORPO trainer that takes the rendered text as it is."""
+    """Make a CPO or ORPO trainer that takes the rendered text unchanged."""
     trainer_class = load_class(parts.runner.trainer)
     parts.train = rendered(parts.train, parts.tokenizer)
     parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
@@ -26,19 +26,19 @@ def build_trainer(job: Job, parts: Parts) -> Any:
 
 
 def tokenize_row(self: Any, feature: dict[str, str], model: Any = None) -> dict[str, list[int]]:
-    """Tokenize rendered texts; labels are -100 on the prompt, rows are cut at max_length."""
+    """Tokenize rendered text; labels are -100 on the prompt, rows are cut at max_length."""
     del model
     out: dict[str, list[int]] = {}
     for name in ("chosen", "rejected"):
         prompt, reply = feature["prompt"], feature[name]
         ids = _ids(self.processing_class, prompt + reply)
-        alone = _ids(self.processing_class, prompt)
-        start = _common(alone, ids)
+        prompt_ids = _ids(self.processing_class, prompt)
+        start = _common(prompt_ids, ids)
         labels = [-100] * start + ids[start:]
         out[f"{name}_input_ids"] = ids[: self.max_length]
         out[f"{name}_attention_mask"] = [1] * len(ids[: self.max_length])
         out[f"{name}_labels"] = labels[: self.max_length]
-        out.setdefault("prompt_input_ids", alone[:start])
+        out.setdefault("prompt_input_ids", prompt_ids[:start])
         out.setdefault("prompt_attention_mask", [1] * start)
     return out
 
@@ -49,6 +49,6 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def _common(first: list[int], second: list[int]) -> int:
-    """Return how many ids both begin with."""
+    """Return the length of the common prefix of ids."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

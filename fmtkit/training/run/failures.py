@@ -28,7 +28,7 @@ def explained(error: Exception, run: Path, kind: type[FmtkitError]) -> FmtkitErr
         error: What a trainer, a model or a user's function raised.
         run: The run folder.
         kind: OptionError before training has started, TrainingError after. A full disk and a missing package
-            have kinds of their own at any time.
+        always have their own kinds.
     """
     if _is_full(error):
         return WriteError(

@@ -27,17 +27,17 @@ class Chosen:
 
 
 def read(text: str) -> Chosen:
-    """Read a regular expression, with rows after it or without: `^model.embed_tokens.weight$[:32000]`.
+    """Read a regular expression, with or without rows after it: `^model.embed_tokens.weight$[:32000]`.
 
     Raises OptionError for what is not a regular expression, or names no row.
     """
-    found = _ROWS.fullmatch(text)
+    match = _ROWS.fullmatch(text)
     name, start, stop = text, 0, None
-    if found is not None and (found["colon"] or found["start"]):
-        name = found["name"]
-        start = int(found["start"] or 0)
-        stop = int(found["stop"]) if found["stop"] else None
-        stop = stop if found["colon"] else start + 1
+    if match is not None and (match["colon"] or match["start"]):
+        name = match["name"]
+        start = int(match["start"] or 0)
+        stop = int(match["stop"]) if match["stop"] else None
+        stop = stop if match["colon"] else start + 1
         if stop is not None and stop <= start:
             raise OptionError(f"unfrozen_parameters: {text!r}: no row is in [{start}:{stop}]")
     try:
@@ -64,7 +64,7 @@ def freeze(model: Any, patterns: Sequence[object], source: str) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """A hook that keeps the gradients of some rows of a weight, and makes the others zero."""
+    """A hook that keeps the gradients of some rows of a weight, and sets the others to zero."""
 
     chosen: Sequence[Chosen]
 

@@ -1,7 +1,7 @@
 """Signals that end a run: Ctrl-C, SIGTERM, a lost terminal. Every process gets them, once.
 
 `fmtkit train` and the launcher of several processes pass a signal on to what they started. A terminal
-sends it to all of them as well: what comes again within a second is the same wish.
+sends it to all of them as well: what comes again within a second is the same request.
 """
 
 import signal
@@ -26,7 +26,7 @@ def is_interruption(code: int) -> bool:
 def handling(handler: Handler) -> Iterator[None]:
     """Give the signals to a handler; a lost terminal stays ignored where it was (nohup)."""
     if threading.current_thread() is not threading.main_thread():
-        # Python gives signals to the main thread, which has its own way with them.
+        # Python gives signals to the main thread, which handles them itself.
         yield
         return
     taken = [n for n in SIGNALS if n == signal.SIGINT or signal.getsignal(n) != signal.SIG_IGN]
@@ -41,13 +41,13 @@ def handling(handler: Handler) -> Iterator[None]:
 class Stop:
     """Whether a signal has asked a training process to stop.
 
-    While it trains, the first one is a wish to save and stop; any other time, and the second one,
+    While it trains, the first one is a request to save and stop; any other time, and the second one,
     interrupts it at once.
     """
 
-    def __init__(self, same_wish: float = 1.0) -> None:
-        """Begin unasked; what comes within `same_wish` seconds of a signal says nothing new."""
-        self.same_wish = same_wish
+    def __init__(self, same_request: float = 1.0) -> None:
+        """Begin with no request; what comes within `same_request` seconds of a signal says nothing new."""
+        self.same_request = same_request
         self.asked = False
         self.granted = False
         """Whether the trainer was asked to save and stop."""
@@ -67,7 +67,7 @@ class Stop:
         """Take a signal."""
         del number, frame
         now = time.monotonic()
-        if now - self._last < self.same_wish:
+        if now - self._last < self.same_request:
             return
         self._last = now
         if not self._training or self.asked:
@@ -76,7 +76,7 @@ class Stop:
 
     @contextmanager
     def while_training(self) -> Iterator[None]:
-        """Take the first signal as a wish to stop after the step."""
+        """Take the first signal as a request to stop after the step."""
         self._training = True
         try:
             yield

@@ -84,7 +84,7 @@ class Job:
 
 
 def read(run: Path) -> Job:
-    """Read the job of a run folder; raise ResumeError if it is missing, incomplete or of another version."""
+    """Read a run folder's job; raise ResumeError if it is missing, incomplete or of a different version."""
     try:
         return _read(run)
     except FileNotFoundError as error:
@@ -92,7 +92,8 @@ def read(run: Path) -> Job:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         first = str(error).partition("\n")[0]
         raise ResumeError(
-            f"{run / FILE} is incomplete, or of another version ({first}); start again in another folder"
+            f"{run / FILE} is incomplete, or of a different version ({first}); start again in a "
+            "different folder"
         ) from error
 
 

@@ -55,7 +55,7 @@ PROFILES: dict[str, dict[str, object]] = {
     "zero2": _zero(2),
     "zero3": _zero(3),
 }
-"""Name of a profile -> the accelerate file that it stands for, without the number of processes."""
+"""Name of a profile -> its accelerate file, without the number of processes."""
 
 _FSDP_1 = frozenset(
     {
@@ -106,9 +106,9 @@ class Launch:
 
 def make(config: Config, run: Path) -> Launch:
     """Return how this configuration is launched; raise OptionError where its keys contradict."""
-    wishes = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
-    if len(wishes) > 1:
-        raise OptionError(f"{' and '.join(wishes)} both say how to launch; keep one")
+    launchers = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
+    if len(launchers) > 1:
+        raise OptionError(f"{' and '.join(launchers)} both say how to launch; keep one")
     processes = config.get("num_processes")
     count = processes if isinstance(processes, int) else None
     if config.get("context_parallel_size") not in {None, 1} or config.get("fsdp"):
@@ -131,12 +131,12 @@ def _plain(run: Path, count: int) -> Launch:
 
 def _training(run: Path) -> tuple[str, ...]:
     """Return the command of one training process."""
-    # -P: a module in the working directory (trl.py) is none of ours, and none of TRL's.
+    # -P: a module in the working directory, such as trl.py, must not shadow an installed one.
     return (sys.executable, "-P", "-m", MODULE, str(run))
 
 
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command through this interpreter and our own launcher of launchers."""
+    """Return the command that runs a launcher by this interpreter (see `fmtkit.training.run.several`)."""
     return (sys.executable, "-P", "-m", "fmtkit.training.run.several", *command)
 
 
@@ -163,8 +163,8 @@ def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int 
 
 
 def _fsdp(config: Config, run: Path, count: int | None) -> Launch:
-    wish = config.get("fsdp")
-    words = set(wish.split() if isinstance(wish, str) else wish if isinstance(wish, list) else ())
+    fsdp = config.get("fsdp")
+    words = set(fsdp.split() if isinstance(fsdp, str) else fsdp if isinstance(fsdp, list) else ())
     unknown = words - _FSDP_WORDS
     if unknown:
         raise UnknownNameError("word of fsdp", min(unknown), _FSDP_WORDS)
@@ -245,15 +245,15 @@ def _check_policy(config: Config, value: object) -> None:
         config.get("bf16") if value == "bf16" else config.get("fp16") if value == "fp16" else 0
     ):
         raise OptionError(
-            f"fsdp_config.mixed_precision_policy: {value}: the run's own precision is taken; write "
+            f"fsdp_config.mixed_precision_policy: {value}: the run's own precision is used; write "
             "bf16: true or fp16: true, or leave it out"
         )
 
 
 def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
-    wish = config.get("deepspeed")
-    stage = next((s for s in (1, 2, 3) if f"zero{s}" in str(wish).lower()), None)
-    if isinstance(wish, Mapping) or Path(str(wish)).is_file():
+    deepspeed = config.get("deepspeed")
+    stage = next((s for s in (1, 2, 3) if f"zero{s}" in str(deepspeed).lower()), None)
+    if isinstance(deepspeed, Mapping) or Path(str(deepspeed)).is_file():
         command = (
             "torchrun",
             "--standalone",
@@ -262,13 +262,18 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
             *_training(run),
         )
         return Launch(
-            _python(command), "torchrun, DeepSpeed", needs_cuda=True, trainer={"deepspeed": wish}
+            _python(command),
+            "torchrun, DeepSpeed",
+            needs_cuda=True,
+            trainer={"deepspeed": deepspeed},
         )
     if stage is None:
-        raise OptionError(f"deepspeed: {wish}: no such file; give one, or zero1, zero2 or zero3")
+        raise OptionError(
+            f"deepspeed: {deepspeed}: no such file; give one, or zero1, zero2 or zero3"
+        )
     launch = _accelerate(f"zero{stage}", PROFILES[f"zero{stage}"], run, count)
-    note = f"deepspeed: {wish} is not here; the profile zero{stage} stands in for it"
-    notes = () if str(wish) == f"zero{stage}" else (note,)
+    note = f"deepspeed: {deepspeed} is not here; the profile zero{stage} is used instead"
+    notes = () if str(deepspeed) == f"zero{stage}" else (note,)
     return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)
 
 
@@ -291,13 +296,13 @@ def _processes_in(file: Path) -> int | None:
     """Return what an accelerate file says; None where it leaves the number to the machine."""
     try:
         # JSON is YAML.
-        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         first = str(error).partition("\n")[0]
         raise OptionError(f"accelerate_config: {file} cannot be read: {first}") from error
-    if not isinstance(said, Mapping):
+    if not isinstance(content, Mapping):
         raise OptionError(
             f"accelerate_config: {file} has no keys; it is not a config file of accelerate"
         )
-    count = said.get("num_processes")
+    count = content.get("num_processes")
     return count if isinstance(count, int) else None

@@ -20,7 +20,7 @@ from fmtkit.training.run.job import Job
 
 
 def build_bco(job: Job, parts: Parts) -> Any:
-    """Make a BCO trainer, which takes rows that are rendered already."""
+    """Make a BCO trainer, which takes rows that are already rendered."""
     parts.train = rendered(parts.train, parts.tokenizer)
     parts.evaluation = rendered(parts.evaluation, parts.tokenizer)
     return build_trainer(job, parts)

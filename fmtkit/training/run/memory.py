@@ -1,7 +1,7 @@
-"""The C library's memory in a training process: what a step gives back, the next one takes again.
+"""The C library's memory in a training process: what a step frees, the next one uses again.
 
-glibc returns freed memory to the kernel by thresholds that it moves as it goes. Where they settle is
-luck: of two processes that train the same, one took a third more page faults in every step
+glibc returns freed memory to the kernel by thresholds that it adjusts while the process runs. Where they
+settle is luck: of two processes with the same training, one had a third more page faults in every step
 (benchmarks/train.py, tiny model on a CPU). Fixed thresholds keep it for the next step.
 """
 

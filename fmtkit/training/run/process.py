@@ -1,6 +1,6 @@
 """A training process: `python -m fmtkit.training.run.process RUN` reads RUN/job.json and trains.
 
-Started by `fmtkit train`, by itself, by torchrun or by accelerate; exits with an error's code.
+Started by `fmtkit train`, directly or through torchrun or accelerate; exits with an error's code.
 """
 
 import atexit
@@ -33,7 +33,7 @@ from fmtkit.training.trained import merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
 _CONNECTED: list[Any] = []
-"""Trainers of several processes that have ended what connects them."""
+"""Trainers of several processes that have closed their connections."""
 _SHOWN_METRICS = (
     "loss",
     "rewards/margins",
@@ -81,8 +81,8 @@ def train(work: Job, stop: Stop | None = None) -> int:
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, runner_of(work))
     bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
-    own = [log, bar, *_watchdogs(work)]
-    parts = parts_of(work, [*map(_callback, own), *_early_stopping(work)])
+    callbacks = [log, bar, *_watchdogs(work)]
+    parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
     _check_world(work, processes_of(parts.arguments))
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
@@ -114,22 +114,22 @@ def _train_and_save(
 
 
 def _leave_together(trainer: Any) -> None:
-    """Wait for the other processes, and end what connects them.
+    """Wait for the other processes, and close the connections between them.
 
-    A process that ends ends the others, and one of them may still be saving. Threads of a connection
+    When a process ends, the others end too, and one of them may still be saving. Threads of a connection
     that is not ended now sometimes abort the process at its exit.
     """
     from torch import distributed
 
     trainer.accelerator.wait_for_everyone()
     if distributed.is_available() and distributed.is_initialized():
-        # Kept: what frees the connection's threads sometimes waits forever (gloo of torch 2.13).
+        # The trainer is kept: freeing the connection's threads sometimes waits forever (gloo of torch 2.13).
         _CONNECTED.append(trainer)
         distributed.destroy_process_group()
 
 
 def leave(code: int) -> NoReturn:
-    """End this process; where others are connected, without freeing what connects them.
+    """End this process; where others are connected, without freeing the connections.
 
     At exit gloo's threads (torch 2.13) sometimes wait forever or abort the process, whose exit code is then
     not the error's.
@@ -183,17 +183,19 @@ def _check_world(work: Job, joined: int) -> None:
     advice = needs_cpu if joined < started and work.trainer.get("use_cpu") is False else ""
     raise OptionError(
         f"{wanted} processes were to train together, {started} were started, and {joined} know of "
-        f"each other{advice}; each group would train a copy of its own: see num_processes and "
+        f"each other{advice}; each group would train its own copy: see num_processes and "
         "accelerate_config"
     )
 
 
-def _callback(own: Any) -> Any:
+def _callback(callback: Any) -> Any:
     """Return one of our callbacks as one of transformers'."""
     from transformers import TrainerCallback
 
-    own.__class__ = type(own.__class__.__name__, (own.__class__, TrainerCallback), {})
-    return own
+    callback.__class__ = type(
+        callback.__class__.__name__, (callback.__class__, TrainerCallback), {}
+    )
+    return callback
 
 
 def _watchdogs(work: Job) -> list[LossWatchdog]:
@@ -274,9 +276,9 @@ def _save(trainer: Any, work: Job, parts: Any) -> None:
     parts.tokenizer.save_pretrained(folder)
     if work.setting("merge_lora") and work.peft is not None:
         # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
-        found = TrainedModel(folder, work.model, parts.runner.head, work)
+        trained = TrainedModel(folder, work.model, parts.runner.head, work)
         shutil.rmtree(Path(work.run) / merging.MERGED, ignore_errors=True)
-        merging.write(found, Path(work.run) / merging.MERGED)
+        merging.write(trained, Path(work.run) / merging.MERGED)
 
 
 def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -> None:
@@ -299,7 +301,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     for folder in ("model", merging.MERGED):
         if (run / folder).is_dir():
             card.write(run / folder, work, report, merged=folder == merging.MERGED)
-    # Last, since it says that all is there.
+    # Last, since it says that everything else is there.
     atomic.write_json(run / "report.json", report)
     _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log)}")
 
@@ -320,6 +322,6 @@ if __name__ == "__mp_main__":
     user_modules.serve(job.read(Path(sys.argv[1])).places)
 
 if __name__ == "__main__":
-    # A launcher that starts it without -P has put the working directory first.
+    # A launcher that starts this without -P has put the working directory first.
     sys.path[:] = user_modules.child_path()
     leave(main(sys.argv[1:]))

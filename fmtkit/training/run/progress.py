@@ -56,7 +56,7 @@ class ProgressBar:
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Show the last metrics."""
         del args, state, control
-        # The last log of all has figures of the whole run, which the report shows.
+        # The very last log has figures of the whole run, which the report shows.
         if self.bar is not None and (words := described(logs or {}, self.rate())):
             self.bar.update(self.task, description=words)
 
@@ -69,7 +69,7 @@ class ProgressBar:
 
 
 def described(logs: dict[str, Any], rate: float | None = None) -> str:
-    """Return the metrics that are worth a look, in a line; nothing where none of them is there."""
+    """Return the most informative metrics in one line; an empty string if there are none of them."""
     known = any(name in logs for name in _SHOWN)
     logs = {**logs, "tokens_per_second": rate} if known else {}
     parts = [

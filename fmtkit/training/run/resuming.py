@@ -37,13 +37,13 @@ def find(planned: "Plan", *, resume: bool) -> Resumed:
     Raises ResumeError if the named one is not complete, if there was no run, or if the method's trainer
     cannot resume.
     """
-    found = _find(planned, resume=resume)
-    if found.checkpoint is not None and not planned.runner.resumes:
+    resumed = _find(planned, resume=resume)
+    if resumed.checkpoint is not None and not planned.runner.resumes:
         raise ResumeError(
             f"--resume: the trainer of {planned.runner.method} cannot continue from a checkpoint; start "
-            "again in another output_dir"
+            "again in a different output_dir"
         )
-    return found
+    return resumed
 
 
 def _find(planned: "Plan", *, resume: bool) -> Resumed:
@@ -53,17 +53,19 @@ def _find(planned: "Plan", *, resume: bool) -> Resumed:
         is_there = path.is_dir()
         fault = checkpoints.fault_of(path, _expected(planned)) if is_there else "no such folder"
         if fault is not None:
-            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name another one")
+            raise ResumeError(f"resume_from_checkpoint: {named}: {fault}; name a different one")
         return Resumed(path)
     if not resume:
         return Resumed()
     folder = planned.run / "checkpoints"
-    found, incomplete = checkpoints.latest(folder, _expected(planned))
+    complete, incomplete = checkpoints.latest(folder, _expected(planned))
     reasons = "; ".join(map(str, incomplete))
-    if found is not None:
-        newer = [one for one in incomplete if one.step > checkpoints.step_of(found)]
-        going = f"{'; '.join(map(str, newer))}; resuming from {found.name}, the last complete one"
-        return Resumed(found, incomplete, (going,) if newer else ())
+    if complete is not None:
+        newer = [one for one in incomplete if one.step > checkpoints.step_of(complete)]
+        going = (
+            f"{'; '.join(map(str, newer))}; resuming from {complete.name}, the last complete one"
+        )
+        return Resumed(complete, incomplete, (going,) if newer else ())
     if incomplete or (planned.run / job.FILE).is_file():
         why = reasons or f"{folder} holds no checkpoint"
         return Resumed(None, incomplete, (f"{why}; the run begins again",))
@@ -82,7 +84,7 @@ def _expected(planned: "Plan") -> checkpoints.Expected:
 
 
 def check_same(run: Path, work: job.Job) -> None:
-    """Raise ResumeError if the interrupted run was another one."""
+    """Raise ResumeError if the interrupted run had a different configuration."""
     if not (run / job.FILE).is_file():
         return
     before = job.read(run)

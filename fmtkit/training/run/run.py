@@ -42,7 +42,7 @@ _GROUPS = ("trainer", "model", "peft", "quantization", "teacher", *SECTIONS)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: its plan, its exit code, and its report where it came to an end."""
+    """The outcome of a run: its plan, its exit code, and its report if it ended normally."""
 
     plan: Plan
     exit_code: int
@@ -131,7 +131,7 @@ def _typed_keys(options: TrainOptions) -> list[str]:
 def _looked_at(run: Run) -> Plan:
     """Return the plan of a dry run, with notes of what this machine lacks and of checks that wait.
 
-    The run may be made on another machine; raises one error with all problems of the files.
+    The run may be made on a different machine; raises one error with all problems of the files.
     """
     checklist.check(run, "files")
     lacking = Problems()
@@ -147,8 +147,8 @@ def _silent(_: str) -> None:
 
 
 def _resumes(settings: Config) -> bool:
-    wish = settings.get("resume_from_checkpoint")
-    return wish is True or settings.is_true("auto_resume_from_checkpoints")
+    resume = settings.get("resume_from_checkpoint")
+    return resume is True or settings.is_true("auto_resume_from_checkpoints")
 
 
 def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
@@ -157,7 +157,7 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
     with atomic.writing(run):
         run.mkdir(parents=True, exist_ok=True)
     if not (run / run_folder.PLAN).exists():
-        # First of all: by its plan a run that is killed here knows the folder for its own.
+        # Written first: by the plan, a run that is killed here recognises the folder as its own.
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
     with config_words.advice(planned.config):
@@ -193,9 +193,9 @@ def template_text(planned: Plan) -> str | None:
 
     named_by_type = planned.template[1].startswith(("type ", "prerendered text"))
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    found = find(template_source(planned.config, planned.template))
+    template = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
-    return found.training or found.source
+    return template.training or template.source
 
 
 def launched(planned: Plan) -> int:
@@ -212,7 +212,7 @@ def launched(planned: Plan) -> int:
     if home is not None:
         environment["PYTHONPATH"] = os.pathsep.join([home, *_path(environment)])
     # The command is ours: this interpreter, a module, and the run folder.
-    # Its stdout goes to stderr: a reward of the user's may print, and ours is for the result.
+    # Its stdout goes to stderr: a user's reward may print, and our stdout is for the result.
     child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603
     with interrupts.handling(lambda number, _: child.send_signal(number)):
         code = child.wait()
@@ -222,7 +222,7 @@ def launched(planned: Plan) -> int:
 
 
 def _killed(planned: Plan) -> Exception:
-    """Return the error for a process that the system ended without a word."""
+    """Return the error for a process that the system killed without a message."""
     from fmtkit.training.run.callbacks import out_of_memory
 
     trainer = {a.name: a.value for a in planned.resolution.of("trainer").values()}

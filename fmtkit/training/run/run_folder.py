@@ -1,7 +1,7 @@
 """The run folder: what a run writes there, and what keeps it from doing so.
 
-A folder is a run's own if it holds a plan of fmtkit. In another one nothing may be under a name that
-a run writes or moves to earlier/; and under such a name in any folder no source may be.
+A folder belongs to a run if it holds a plan of fmtkit. In any other folder, nothing may have a name that
+a run writes or moves to earlier/; and in no folder may a source have such a name.
 """
 
 import os
@@ -31,7 +31,7 @@ KEPT = (
     "completions.parquet",
     "answers.html",
 )
-"""All that a run leaves; one that is resumed continues with what is not a result."""
+"""Everything that a run leaves; a resumed run continues with what is not a result."""
 _OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
 _MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
 
@@ -67,14 +67,14 @@ def _check(plan: "Plan", kept: tuple[str, ...]) -> None:
 
 
 def _is_same(plan: "Plan", path: Path) -> bool:
-    """Return whether a run would write the very bytes that are there: a run's own config, run again."""
+    """Return whether a run would write the same bytes again: a run's own config, run again."""
     if path.name != "config.yaml" or not path.is_file():
         return False
     return path.read_bytes() == config.dumps(plan.config).encode()
 
 
 def _sources(plan: "Plan") -> Iterator[str]:
-    """Yield the local files and folders that a run reads; what is none of either harms nothing."""
+    """Yield the local files and folders that a run reads; names that are neither do no harm."""
     yield plan.source
     yield from filter(None, map(plan.config.text, _MODELS))
     for dataset in (*plan.datasets, *plan.test_datasets):

@@ -91,8 +91,10 @@ def _data(entries: list[object]) -> str:
 
 
 def _versions(report: Mapping[str, object]) -> str:
-    found = _mapping(report, "versions").items()
-    return ", ".join(f"{html.escape(name)} {html.escape(str(version))}" for name, version in found)
+    versions = _mapping(report, "versions").items()
+    return ", ".join(
+        f"{html.escape(name)} {html.escape(str(version))}" for name, version in versions
+    )
 
 
 def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]], *, numeric: bool = False) -> str:

@@ -1,9 +1,9 @@
-"""Several training processes on one machine, by torchrun or accelerate: they end as one.
+"""Several training processes on one machine, by torchrun or accelerate, which end together.
 
-`python -m fmtkit.training.run.several torchrun|accelerate ARGUMENT...`. By themselves both end every failure
-with exit code 1 and a traceback below the line in which the process says what is wrong, and kill their
-processes thirty seconds after a signal, checkpoint or not. Here the exit code is that of the process
-that failed first, and signals are passed on: the processes save and stop.
+`python -m fmtkit.training.run.several torchrun|accelerate ARGUMENT...`. On their own, both end every
+failure with exit code 1 and a traceback below the line in which the process says what is wrong, and kill
+their processes thirty seconds after a signal, even while a checkpoint is written. Here the exit code is
+that of the process that failed first, and signals are passed on: the processes save and stop.
 """
 
 import logging
@@ -54,7 +54,7 @@ def _run(launcher: str, arguments: list[str], relay: _Relay) -> int:
     from torch.distributed.elastic.multiprocessing import api
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    # torch's launcher registers a handler of its own, which would kill.
+    # torch's launcher registers its own handler, which would kill the processes.
     vars(api)["_terminate_process_handler"] = relay.take
     # The process that fails has said why; its end is in the exit code.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)

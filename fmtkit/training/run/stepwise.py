@@ -74,7 +74,7 @@ def step_ids(
 ) -> tuple[list[int], list[int]]:
     """Return the ids of prompt and steps, and -100 everywhere but at the end of each step.
 
-    A soft label counts as right from one half on.
+    A soft label counts as right from 0.5.
     """
     ids = _prompt_ids(tokenizer, prompt)
     marks = [-100] * len(ids)

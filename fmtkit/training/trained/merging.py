@@ -51,15 +51,15 @@ def merge(
     dtype: str | None = None,
 ) -> Merged:
     """Merge the adapter of a run, or one from elsewhere, into its base model; see `fmtkit.merge`."""
-    found = _found(run, checkpoint, adapter, model)
-    if not found.is_adapter:
+    trained = _found(run, checkpoint, adapter, model)
+    if not trained.is_adapter:
         raise OptionError(
-            f"{found.folder}: no adapter to merge: all weights were trained, and this is the whole model"
+            f"{trained.folder}: no adapter to merge: all weights were trained, and this is the full model"
         )
-    target = Path(out).expanduser() if out is not None else _place(found)
+    target = Path(out).expanduser() if out is not None else _place(trained)
     if os.path.lexists(target):
         raise OutputExistsError(f"{target} is there already; choose another folder by --out")
-    return write(found, target, dtype=dtype, card_text=_card(found))
+    return write(trained, target, dtype=dtype, card_text=_card(trained))
 
 
 def _found(
@@ -75,23 +75,23 @@ def _found(
     return trained_model.of_adapter(adapter, model)
 
 
-def _place(found: TrainedModel) -> Path:
-    if found.job is None:
+def _place(trained: TrainedModel) -> Path:
+    if trained.job is None:
         raise OptionError("--adapter: give the folder to write by --out")
-    return Path(found.job.run) / MERGED
+    return Path(trained.job.run) / MERGED
 
 
-def _card(found: TrainedModel) -> str:
-    if found.job is None:
-        return card.of_merge(found.base, found.folder)
+def _card(trained: TrainedModel) -> str:
+    if trained.job is None:
+        return card.of_merge(trained.base, trained.folder)
     from fmtkit.writing.outputs import read_json  # brings polars, which no training process needs
 
-    report = read_json(Path(found.job.run) / "report.json")
-    return card.text(found.job, report, merged=True)
+    report = read_json(Path(trained.job.run) / "report.json")
+    return card.text(trained.job, report, merged=True)
 
 
 def write(
-    found: TrainedModel, folder: Path, *, dtype: str | None = None, card_text: str | None = None
+    trained: TrainedModel, folder: Path, *, dtype: str | None = None, card_text: str | None = None
 ) -> Merged:
     """Write an adapter's base model with the adapter in it, atomically: weights, tokenizer, card.
 
@@ -99,15 +99,17 @@ def write(
         OptionError: if the base model cannot be loaded, or the adapter does not fit it.
         WriteError: if the folder cannot be written; nothing is left of it.
     """
-    tokenizer = trained_model.load_tokenizer(found)
-    base = trained_model.load_base(found, tokenizer, dtype)
-    # Before the work: the adapter adds no weights, but those that it replaces.
+    tokenizer = trained_model.load_tokenizer(trained)
+    base = trained_model.load_base(trained, tokenizer, dtype)
+    # Before the merge: the adapter adds no weights, but those that it replaces.
     size = sum(p.numel() * p.element_size() for p in base.parameters())
     try:
-        model = merged(trained_model.with_adapter(found, base))
+        model = merged(trained_model.with_adapter(trained, base))
     except ValueError as error:
-        # What safe_merge of peft says of an adapter in which numbers are NaN or infinite.
-        raise OptionError(f"{found.folder}: the adapter has no finite numbers: {error}") from error
+        # What peft's safe_merge raises for an adapter with NaN or infinite numbers.
+        raise OptionError(
+            f"{trained.folder}: the adapter has no finite numbers: {error}"
+        ) from error
     _align(model, tokenizer)
     with _whole_folder(folder, size) as partial, trained_model.quietly():
         # Shards of the library's own size, so that a large model is never one file.
@@ -117,11 +119,11 @@ def write(
             (partial / "README.md").write_text(card_text, encoding="utf-8")
     return Merged(
         str(folder),
-        found.base,
-        str(found.folder),
+        trained.base,
+        str(trained.folder),
         str(model.dtype).removeprefix("torch."),
         sum(p.numel() for p in model.parameters()),
-        found.notes,
+        trained.notes,
     )
 
 
@@ -141,23 +143,23 @@ def merged(model: Any) -> Any:
 def _merge_layer(layer: Any) -> None:
     import torch
 
-    own = layer.get_base_layer()
+    base_layer = layer.get_base_layer()
     weights = {
         name: parameter.dtype
-        for name, parameter in own.named_parameters(recurse=False)
+        for name, parameter in base_layer.named_parameters(recurse=False)
         if parameter.dtype in (torch.bfloat16, torch.float16)
     }
     for name in weights:
-        parameter = getattr(own, name)
+        parameter = getattr(base_layer, name)
         parameter.data = parameter.data.float()
     layer.merge(safe_merge=True)
     for name, before in weights.items():
-        parameter = getattr(own, name)
+        parameter = getattr(base_layer, name)
         parameter.data = parameter.data.to(before)
 
 
 def _align(model: Any, tokenizer: Any) -> None:
-    """Let the model end and pad with the tokens that it was trained with, as a run's own model does."""
+    """Set the model's end and padding tokens to those that it was trained with, as a run's model has them."""
     model.config.pad_token_id = tokenizer.pad_token_id
     generation = getattr(model, "generation_config", None)
     if generation is None or tokenizer.eos_token_id is None:
@@ -170,7 +172,7 @@ def _align(model: Any, tokenizer: Any) -> None:
 
 @contextmanager
 def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
-    """Give a hidden folder next to the final one, which gets its name once all is in it."""
+    """Give a hidden folder next to the final one, which is renamed to it once complete."""
     partial = atomic.partial_name(folder)
     with atomic.writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +198,7 @@ def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Raise an OSError for what safetensors says of the operating system in words alone."""
+    """Raise an OSError for an error of the operating system that safetensors reports only in words."""
     from safetensors import SafetensorError
 
     try:

@@ -24,7 +24,7 @@ _HEADS: Mapping[str, "Head"] = {"SEQ_CLS": "score", "TOKEN_CLS": "steps"}
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Weights in a folder: a whole model, or an adapter for `base`."""
+    """Weights in a folder: a full model, or an adapter for `base`."""
 
     folder: Path
     base: str
@@ -57,11 +57,11 @@ class TrainedModel:
 def of_run(
     folder: str | Path, *, checkpoint: str | None = None, model: str | None = None
 ) -> TrainedModel:
-    """Find what a run has trained: its model, or of an unfinished one the newest whole checkpoint.
+    """Find what a run has trained: its model, or the newest complete checkpoint of an unfinished run.
 
     Args:
         folder: The run folder.
-        checkpoint: A name in its `checkpoints`, such as checkpoint-200, or the step alone.
+        checkpoint: A name in its `checkpoints`, such as checkpoint-200, or only the step.
         model: Where the base model is now, if not where the run found it.
 
     Raises:
@@ -91,16 +91,16 @@ def _weights(run: Path, checkpoint: str | None) -> tuple[Path, tuple[str, ...]]:
     folder, expected = run / "checkpoints", checkpoints.Expected(optimizer=False)
     if checkpoint is not None:
         return _named(folder, checkpoint, expected), ()
-    found = run / "model"
-    if found.is_dir() and _fault(found) is None:
-        return found, ()
+    final = run / "model"
+    if final.is_dir() and _fault(final) is None:
+        return final, ()
     newest, incomplete = checkpoints.latest(folder, expected)
     if newest is None:
         reason = f" ({incomplete[0]})" if incomplete else ""
         raise OptionError(
             f"{run}: nothing was trained yet: it has no model and no complete checkpoint{reason}"
         )
-    why = f": {_fault(found)}" if found.is_dir() else ""
+    why = f": {_fault(final)}" if final.is_dir() else ""
     notes = [
         f"the run has saved no complete model yet{why}; its newest checkpoint is {newest.name}"
     ]
@@ -119,7 +119,7 @@ def _named(folder: Path, name: str, expected: checkpoints.Expected) -> Path:
 
 
 def _fault(folder: Path) -> str | None:
-    """Return what is wrong with the files of weights in a folder; None where they are whole."""
+    """Return what is wrong with the files of weights in a folder; None if they are complete."""
     files = [p for p in sorted(folder.iterdir()) if p.suffix in {".safetensors", ".bin"}]
     faults = (checkpoints.fault_of_file(file) for file in files)
     indices = (checkpoints.missing_shard(index) for index in folder.glob("*.index.json"))
@@ -147,38 +147,38 @@ def of_adapter(folder: str | Path, model: str | None) -> TrainedModel:
     return TrainedModel(path, str(base), _HEADS.get(str(config.get("task_type")), "causal"))
 
 
-def load_tokenizer(found: TrainedModel) -> Any:
+def load_tokenizer(trained: TrainedModel) -> Any:
     """Load the tokenizer that was saved with the weights; the base model's where there is none."""
     from transformers import AutoTokenizer
 
-    is_saved = (found.folder / "tokenizer_config.json").is_file()
-    if not is_saved and found.job is not None:
+    is_saved = (trained.folder / "tokenizer_config.json").is_file()
+    if not is_saved and trained.job is not None:
         from fmtkit.training.run import build
 
-        return build.load_tokenizer(found.job)
-    with loading(str(found.folder) if is_saved else found.base, "tokenizer"):
+        return build.load_tokenizer(trained.job)
+    with loading(str(trained.folder) if is_saved else trained.base, "tokenizer"):
         return AutoTokenizer.from_pretrained(
-            found.folder if is_saved else found.base, trust_remote_code=_trusts(found)
+            trained.folder if is_saved else trained.base, trust_remote_code=_trusts(trained)
         )
 
 
-def load_base(found: TrainedModel, tokenizer: Any, dtype: str | None = None) -> Any:
+def load_base(trained: TrainedModel, tokenizer: Any, dtype: str | None = None) -> Any:
     """Load the base model in full precision, as large as the adapter's embeddings are.
 
     Args:
-        found: The trained model.
+        trained: The model and its run.
         tokenizer: Its tokenizer: the embeddings grow with the tokens that a run has added.
         dtype: Such as float32; that of the base model's own weights where it is None.
 
     Raises:
         OptionError: if the base model cannot be found or loaded.
     """
-    if _is_path(found.base) and not Path(found.base).expanduser().is_dir():
-        raise OptionError(f"base model {found.base}: no such folder; give its path with --model")
-    with loading(found.base, "base model"):
-        model = _pretrained(found, Path(found.base).expanduser(), dtype)
-    sizes = [s[0] for n, s in found.shapes.items() if n.endswith("embed_tokens.weight") and s]
-    if found.job is not None and found.job.setting("tokens"):
+    if _is_path(trained.base) and not Path(trained.base).expanduser().is_dir():
+        raise OptionError(f"base model {trained.base}: no such folder; give its path with --model")
+    with loading(trained.base, "base model"):
+        model = _pretrained(trained, Path(trained.base).expanduser(), dtype)
+    sizes = [s[0] for n, s in trained.shapes.items() if n.endswith("embed_tokens.weight") and s]
+    if trained.job is not None and trained.job.setting("tokens"):
         sizes.append(len(tokenizer))
     wanted = max(sizes, default=0)
     if wanted > model.get_input_embeddings().num_embeddings:
@@ -186,39 +186,39 @@ def load_base(found: TrainedModel, tokenizer: Any, dtype: str | None = None) -> 
     return model
 
 
-def with_adapter(found: TrainedModel, base: Any) -> Any:
+def with_adapter(trained: TrainedModel, base: Any) -> Any:
     """Put the adapter on its base model; raise OptionError where the two do not fit."""
     from peft import PeftModel
 
     try:
         with quietly():
-            return PeftModel.from_pretrained(base, str(found.folder))
+            return PeftModel.from_pretrained(base, str(trained.folder))
     except (RuntimeError, ValueError) as error:
         first = next(line.strip() for line in str(error).splitlines() if line.strip())
         raise OptionError(
-            f"{found.folder}: the adapter does not fit base model {found.base}: {first}"
+            f"{trained.folder}: the adapter does not fit base model {trained.base}: {first}"
         ) from error
 
 
-def load_whole(found: TrainedModel, dtype: str | None = None) -> Any:
+def load_whole(trained: TrainedModel, dtype: str | None = None) -> Any:
     """Load a model whose weights were all trained."""
-    with loading(str(found.folder), "model"):
-        return _pretrained(found, found.folder, dtype)
+    with loading(str(trained.folder), "model"):
+        return _pretrained(trained, trained.folder, dtype)
 
 
-def _pretrained(found: TrainedModel, place: Path | str, dtype: str | None) -> Any:
+def _pretrained(trained: TrainedModel, place: Path | str, dtype: str | None) -> Any:
     import torch
 
     from fmtkit.training.run import build
 
-    where = str(place) if Path(place).is_dir() else found.base
-    revision = found.job.model_arguments.get("revision") if found.job is not None else None
-    more = {"revision": revision} if revision and where == found.base else {}
-    heads = [s[0] for n, s in found.shapes.items() if n.endswith("score.weight") and len(s) == 2]
+    where = str(place) if Path(place).is_dir() else trained.base
+    revision = trained.job.model_arguments.get("revision") if trained.job is not None else None
+    more = {"revision": revision} if revision and where == trained.base else {}
+    heads = [s[0] for n, s in trained.shapes.items() if n.endswith("score.weight") and len(s) == 2]
     return build.pretrained(
         where,
-        found.head,
-        trusted=_trusts(found),
+        trained.head,
+        trusted=_trusts(trained),
         labels=heads[0] if heads else None,
         dtype="auto" if dtype is None else getattr(torch, dtype),
         **more,
@@ -227,7 +227,7 @@ def _pretrained(found: TrainedModel, place: Path | str, dtype: str | None) -> An
 
 @contextmanager
 def loading(name: str, what: str) -> Iterator[None]:
-    """Make an OptionError of what keeps transformers from loading; wait for no hub that is not there."""
+    """Turn what keeps transformers from loading into an OptionError; do not wait for an unreachable hub."""
     with hub_access.bounded() as trouble, quietly():
         try:
             yield
@@ -235,13 +235,13 @@ def loading(name: str, what: str) -> Iterator[None]:
             first = next((line for line in str(error).splitlines() if line.strip()), "")
             cut_off = f"; the hub cannot be reached ({trouble})" if trouble else ""
             raise OptionError(
-                f"{what} {name}: cannot be loaded: {first}{cut_off}; --model names another place"
+                f"{what} {name}: cannot be loaded: {first}{cut_off}; --model names a different place"
             ) from error
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Let transformers draw no bars inside, and warn of no names of its own that are to change."""
+    """Keep transformers from drawing progress bars and from warning about its own deprecated names."""
     from transformers.utils import logging
 
     speak: Any = logging
@@ -260,5 +260,5 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
-def _trusts(found: TrainedModel) -> bool:
-    return found.job is not None and bool(found.job.trainer.get("trust_remote_code"))
+def _trusts(trained: TrainedModel) -> bool:
+    return trained.job is not None and bool(trained.job.trainer.get("trust_remote_code"))

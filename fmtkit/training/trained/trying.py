@@ -39,7 +39,7 @@ _TAKES: Mapping[str, frozenset[Kind]] = {
 
 @dataclass(frozen=True)
 class Item:
-    """A row that is tried, with what the base model and the trained one make of it.
+    """A row that is tried, with the results of the base model and of the trained one.
 
     `base` and `trained` hold `answer`; or of each side (chosen, rejected, completion) its `score` or
     `logps`, the sum of the log-probabilities of its tokens; or `right`, a probability for each step.
@@ -79,7 +79,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row as it reaches the models: a context to continue from, or whole sequences."""
+    """A row as it reaches the models: a context to continue from, or complete sequences."""
 
     prompt: str
     expected: Any
@@ -89,64 +89,67 @@ class _Row:
 
 def try_run(run: str | Path, options: TryOptions) -> Trial:
     """Compare what a run has trained with its base model; see `fmtkit.try_run`."""
-    found = trained_model.of_run(run, checkpoint=options.checkpoint, model=options.model)
+    run_model = trained_model.of_run(run, checkpoint=options.checkpoint, model=options.model)
     if bool(options.prompt) == (options.data is not None):
         raise OptionError("give either --prompt TEXT or --data FILE")
-    assert found.job is not None
-    tokenizer = trained_model.load_tokenizer(found)
-    notes = list(found.notes)
+    assert run_model.job is not None
+    tokenizer = trained_model.load_tokenizer(run_model)
+    notes = list(run_model.notes)
     if options.data is None:
-        kind, rows = _checked(found, "answers", "--prompt"), _prompts(found, tokenizer, options)
+        kind, rows = (
+            _checked(run_model, "answers", "--prompt"),
+            _prompts(run_model, tokenizer, options),
+        )
     else:
-        kind, rows = _data(found, tokenizer, options, notes)
+        kind, rows = _data(run_model, tokenizer, options, notes)
     if not rows:
         raise OptionError(f"--data {options.data}: no row to try")
-    make = _making(kind, found, tokenizer, options)
-    made: dict[str, list[dict[str, Any]]] = {}
-    for name, model in _models(found, tokenizer, options.seed, notes):
-        made[name] = [make(model, row, number) for number, row in enumerate(rows)]
-    beta = _beta(found) if kind in ("pairs", "replies") else None
-    pairs = zip(rows, made["base"], made["trained"], strict=True)
+    make = _making(kind, run_model, tokenizer, options)
+    outputs: dict[str, list[dict[str, Any]]] = {}
+    for name, model in _models(run_model, tokenizer, options.seed, notes):
+        outputs[name] = [make(model, row, number) for number, row in enumerate(rows)]
+    beta = _beta(run_model) if kind in ("pairs", "replies") else None
+    pairs = zip(rows, outputs["base"], outputs["trained"], strict=True)
     items = tuple(
         Item(n, row.prompt, row.expected, base, trained, _reward(base, trained, beta))
         for n, (row, base, trained) in enumerate(pairs)
     )
     return Trial(
         kind,
-        found.base,
-        str(found.folder),
-        found.job.method,
+        run_model.base,
+        str(run_model.folder),
+        run_model.job.method,
         items,
         _summary(kind, items),
         tuple(notes),
     )
 
 
-def _checked(found: TrainedModel, kind: Kind, what: str) -> Kind:
-    if kind in _TAKES[found.head]:
+def _checked(trained: TrainedModel, kind: Kind, what: str) -> Kind:
+    if kind in _TAKES[trained.head]:
         return kind
     does = {
         "causal": "it answers prompts, and scores pairs and single replies",
         "score": "a reward model scores pairs and single replies: give them by --data",
         "steps": "a process reward model scores the steps of solutions: give them by --data",
-    }[found.head]
+    }[trained.head]
     raise OptionError(f"{what}: this model cannot be tried on it; {does}")
 
 
-def _prompts(found: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:
-    assert found.job is not None
+def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:
+    assert trained.job is not None
     rows = []
     for text in options.prompt[: options.limit]:
         messages = [{"role": "user", "content": text}]
-        ids = tokenizer(text)["input_ids"] if _is_plain(found) else _context(tokenizer, messages)
+        ids = tokenizer(text)["input_ids"] if _is_plain(trained) else _context(tokenizer, messages)
         rows.append(_Row(text, None, ids))
     return rows
 
 
-def _is_plain(found: TrainedModel) -> bool:
-    """Return whether no template writes the rows of the run."""
-    assert found.job is not None
-    return found.job.template == WITHOUT
+def _is_plain(trained: TrainedModel) -> bool:
+    """Return whether the rows of the run are written without a template."""
+    assert trained.job is not None
+    return trained.job.template == WITHOUT
 
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
@@ -159,18 +162,18 @@ def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
 
 
 def _data(
-    found: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
+    trained: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
 ) -> tuple[Kind, list[_Row]]:
     """Read the rows of a source by the type of the run's dataset, or by the one that was given."""
     from fmtkit.inspection.text_masks import is_finished_text, worded
 
-    assert found.job is not None
-    stream = RowStream(options.data, _row_options(found, options))
+    assert trained.job is not None
+    stream = RowStream(options.data, _row_options(trained, options))
     table = stream.job.table.name()
     if table not in KINDS:
         raise OptionError(f"--data {options.data}: rows of a {table} table cannot be tried")
-    kind = _checked(found, KINDS[table], f"--data {options.data} ({table})")
-    encode = _encoding(found, tokenizer, table, kind)
+    kind = _checked(trained, KINDS[table], f"--data {options.data} ({table})")
+    encode = _encoding(trained, tokenizer, table, kind)
     rows: list[_Row] = []
     for piece in stream:
         rows += (
@@ -184,44 +187,44 @@ def _data(
     return kind, rows
 
 
-def _row_options(found: TrainedModel, options: TryOptions) -> RowOptions:
-    assert found.job is not None
-    planned = read_json(Path(found.job.run) / "plan.json").get("datasets") or [{}]
-    own = planned[0] if isinstance(planned, list) and isinstance(planned[0], dict) else {}
-    type_ = options.type or own.get("type")
-    given = own.get("options") if options.type is None else None
+def _row_options(trained: TrainedModel, options: TryOptions) -> RowOptions:
+    assert trained.job is not None
+    planned = read_json(Path(trained.job.run) / "plan.json").get("datasets") or [{}]
+    entry = planned[0] if isinstance(planned, list) and isinstance(planned[0], dict) else {}
+    type_ = options.type or entry.get("type")
+    given = entry.get("options") if options.type is None else None
     if not type_:
         raise OptionError("--data: the run's config has no type of dataset; give it by --type")
     as_made = str(type_).partition(".")[0] == "passthrough"
     return RowOptions(
         type=str(type_),
-        method=found.job.method if found.head != "causal" else None,
+        method=trained.job.method if trained.head != "causal" else None,
         options=given if isinstance(given, Mapping) else {},
         limit=options.limit,
         as_made=as_made,
-        as_=None if as_made or _is_plain(found) else "messages",
+        as_=None if as_made or _is_plain(trained) else "messages",
     )
 
 
 def _encoding(
-    found: TrainedModel, tokenizer: Any, table: str, kind: Kind
+    trained: TrainedModel, tokenizer: Any, table: str, kind: Kind
 ) -> Callable[[Mapping[str, Any]], _Row]:
-    """Return what makes ids of a row: those that its training would make."""
+    """Return the function that makes ids of a row, the same as in its training."""
     from fmtkit.inspection.masks import Masking, mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.tokens import Tokenizer
 
-    assert found.job is not None
+    assert trained.job is not None
     special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    own = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
+    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
     template = None
     if tokenizer.chat_template is not None:
         text = tokenizer.chat_template
         template = RowTemplate(template_sources.recognised("template", text, special))
-    said = found.job.settings.get("type_options")
-    separator = said.get("step_separator", "\n") if isinstance(said, dict) else "\n"
-    method = found.job.method if kind != "answers" else None
+    type_options = trained.job.settings.get("type_options")
+    separator = type_options.get("step_separator", "\n") if isinstance(type_options, dict) else "\n"
+    method = trained.job.method if kind != "answers" else None
     masking = Masking(method, step_separator=str(separator))
 
     def answered(row: Mapping[str, Any]) -> _Row:
@@ -230,8 +233,8 @@ def _encoding(
 
     def scored(row: Mapping[str, Any]) -> _Row:
         expected = row.get("label", row.get("labels"))
-        made = mask_row(row, table, own, template, masking)
-        return _Row(_said(row["prompt"]), expected, [], made)
+        sequences = mask_row(row, table, adapted, template, masking)
+        return _Row(_said(row["prompt"]), expected, [], sequences)
 
     return answered if kind == "answers" else scored
 
@@ -256,41 +259,41 @@ def _said(prompt: Any) -> str:
 
 
 def _models(
-    found: TrainedModel, tokenizer: Any, seed: int, notes: list[str]
+    trained: TrainedModel, tokenizer: Any, seed: int, notes: list[str]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the base model, then the trained one; only one is in memory at a time."""
     import torch
     from transformers import set_seed
 
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    if found.job is not None and found.job.trainer.get("use_cpu"):
+    if trained.job is not None and trained.job.trainer.get("use_cpu"):
         device = torch.device("cpu")
     set_seed(seed)
-    base = trained_model.load_base(found, tokenizer).to(device).eval()
-    if found.head != "causal" and not _has_head(base, found):
+    base = trained_model.load_base(trained, tokenizer).to(device).eval()
+    if trained.head != "causal" and not _has_head(base, trained):
         notes.append(
             "the base model has no scoring head: its scores come from a newly initialized one"
         )
     base.config.pad_token_id = tokenizer.pad_token_id
     yield "base", base
-    if found.is_adapter:
-        yield "trained", trained_model.with_adapter(found, base).eval()
+    if trained.is_adapter:
+        yield "trained", trained_model.with_adapter(trained, base).eval()
         return
     del base
-    yield "trained", trained_model.load_whole(found).to(device).eval()
+    yield "trained", trained_model.load_whole(trained).to(device).eval()
 
 
-def _has_head(base: Any, found: TrainedModel) -> bool:
+def _has_head(base: Any, trained: TrainedModel) -> bool:
     """Return whether the base model was saved with such a head."""
     named = getattr(base.config, "architectures", None) or []
-    wanted = "ForSequenceClassification" if found.head == "score" else "ForTokenClassification"
+    wanted = "ForSequenceClassification" if trained.head == "score" else "ForTokenClassification"
     return any(str(name).endswith(wanted) for name in named)
 
 
 def _making(
-    kind: Kind, found: TrainedModel, tokenizer: Any, options: TryOptions
+    kind: Kind, trained: TrainedModel, tokenizer: Any, options: TryOptions
 ) -> Callable[[Any, _Row, int], dict[str, Any]]:
-    """Return what a model makes of a row."""
+    """Return the function that gives a model's result for a row."""
     import torch
 
     ends = _ends(tokenizer) if kind == "answers" else []
@@ -331,7 +334,7 @@ def _making(
 
     if kind in ("answers", "steps"):
         return answer if kind == "answers" else steps
-    return score if found.head == "score" else likelihood
+    return score if trained.head == "score" else likelihood
 
 
 def _logits(model: Any, one: "Masked") -> Any:
@@ -361,26 +364,28 @@ def _ends(tokenizer: Any) -> list[int]:
     ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     if tokenizer.chat_template is None:
         return ends
-    said = "answer"
-    messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": said}]
+    answer = "answer"
+    messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": answer}]
     text = tokenizer.apply_chat_template(messages, tokenize=False)
-    behind = tokenizer(text[text.rfind(said) + len(said) :], add_special_tokens=False)["input_ids"]
+    after = tokenizer(text[text.rfind(answer) + len(answer) :], add_special_tokens=False)[
+        "input_ids"
+    ]
     special = set(tokenizer.all_special_ids) | {
         number for number, token in tokenizer.added_tokens_decoder.items() if token.special
     }
-    return list(dict.fromkeys([*ends, *(i for i in behind[:1] if i in special)]))
+    return list(dict.fromkeys([*ends, *(i for i in after[:1] if i in special)]))
 
 
-def _beta(found: TrainedModel) -> float | None:
+def _beta(trained: TrainedModel) -> float | None:
     """Return beta where the method has a reference model, else None."""
     from fmtkit.training.run import build
 
-    assert found.job is not None
-    runner = build.runner_of(found.job)
-    if "reference" not in runner.needs or found.head != "causal":
+    assert trained.job is not None
+    runner = build.runner_of(trained.job)
+    if "reference" not in runner.needs or trained.head != "causal":
         return None
     default = build.load_class(runner.config).__dataclass_fields__.get("beta")
-    value = found.job.trainer.get("beta", getattr(default, "default", None))
+    value = trained.job.trainer.get("beta", getattr(default, "default", None))
     return float(value) if isinstance(value, int | float) else None
 
 

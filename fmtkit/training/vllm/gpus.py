@@ -23,7 +23,7 @@ def visible(environment: Mapping[str, str]) -> list[str]:
 
 
 def may_be_there(environment: Mapping[str, str]) -> bool:
-    """Return whether a process may find a GPU: one is visible, or there is a driver that we cannot ask."""
+    """Return whether a process may find a GPU: one is visible, or a driver exists that cannot be queried."""
     if is_known(environment):
         return bool(visible(environment))
     return any(driver.exists() for driver in _OTHERS)

@@ -14,20 +14,20 @@ from fmtkit.training.run.launch import Launch, processes_of
 from fmtkit.training.vllm import ready, serve
 
 ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
-"""The trainer that makes answers in processes of its own, and has rules of its own."""
+"""The trainer that generates answers in its own processes, and has its own rules."""
 
 
 @dataclass(frozen=True)
-class Wishes:
+class GenerationSettings:
     """What the keys ask for, read together."""
 
     config: Config
     runner: Runner
     processes: int | None
-    """None where all devices are taken, however many."""
+    """None if all visible devices are used."""
 
     def is_set(self, name: str) -> bool:
-        """Return whether a key of `trl` asks for something."""
+        """Return whether a key of `trl` is set to something other than false."""
         return self.config.get(f"trl.{name}") not in {None, False}
 
     @property
@@ -50,37 +50,37 @@ class Wishes:
 
     @property
     def rolls_out(self) -> bool:
-        """Return whether a function of the user's, a NeMo Gym or an environment makes the answers."""
+        """Return whether a user's function, a NeMo Gym or an environment makes the answers."""
         has_environment = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
         return has_environment or self.config.get("verifiers.environment") is not None
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
-    wishes = Wishes(config, chosen, processes_of(config, launching))
+    settings = GenerationSettings(config, chosen, processes_of(config, launching))
     port = ready.port_of(config)
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
-    out.notes += _notes(wishes)
+    out.notes += _notes(settings)
 
 
-def _prefetch(wishes: Wishes) -> str | None:
-    if not wishes.is_set("async_prefetch"):
-        if wishes.config.get("trl.prefetch_depth") not in {None, 1}:
+def _prefetch(settings: GenerationSettings) -> str | None:
+    if not settings.is_set("async_prefetch"):
+        if settings.config.get("trl.prefetch_depth") not in {None, 1}:
             return "trl.prefetch_depth: nothing is prefetched without async_prefetch: true"
         return None
-    if wishes.is_set("environment_factory") and wishes.processes != 1:
+    if settings.is_set("environment_factory") and settings.processes != 1:
         return (
             "trl.async_prefetch: environments are prefetched only with one training process; leave it out, "
             "or set num_processes: 1"
         )
-    if not wishes.serves and not wishes.rolls_out:
+    if not settings.serves and not settings.rolls_out:
         return (
             "trl.async_prefetch: the model cannot train and sample in one process at once; set "
             "use_vllm: true with a server (vllm_mode: server), or a rollout_func"
         )
-    if wishes.rolls_out and wishes.processes != 1:
-        if not wishes.is_set("rollout_func"):
+    if settings.rolls_out and settings.processes != 1:
+        if not settings.is_set("rollout_func"):
             return (
                 "trl.async_prefetch: episodes are prefetched only with one training process; leave it "
                 "out, or set num_processes: 1"
@@ -92,12 +92,12 @@ def _prefetch(wishes: Wishes) -> str | None:
     return None
 
 
-def _interval(wishes: Wishes) -> str | None:
-    if wishes.config.get("trl.vllm_sync_interval") in {None, 1}:
+def _interval(settings: GenerationSettings) -> str | None:
+    if settings.config.get("trl.vllm_sync_interval") in {None, 1}:
         return None
-    if not wishes.samples:
+    if not settings.samples:
         return "trl.vllm_sync_interval: there is no vLLM to send weights to; set use_vllm: true"
-    if wishes.is_set("vllm_enable_sleep_mode"):
+    if settings.is_set("vllm_enable_sleep_mode"):
         return (
             "trl.vllm_sync_interval: vllm_enable_sleep_mode throws the weights away, so they are sent "
             "before all answers; leave one of the two out"
@@ -105,14 +105,14 @@ def _interval(wishes: Wishes) -> str | None:
     return None
 
 
-def _adapter(wishes: Wishes) -> str | None:
-    if not wishes.is_set("vllm_lora_sync"):
+def _adapter(settings: GenerationSettings) -> str | None:
+    if not settings.is_set("vllm_lora_sync"):
         return None
-    config = wishes.config
-    if not wishes.serves:
+    config = settings.config
+    if not settings.serves:
         return "trl.vllm_lora_sync: adapters go to a server; set use_vllm: true, vllm_mode: server"
     adapter = config.text("adapter")
-    if adapter is None and not wishes.is_fragment and config.get("lora_model_dir") is None:
+    if adapter is None and not settings.is_fragment and config.get("lora_model_dir") is None:
         return "trl.vllm_lora_sync: there is no adapter to send; set adapter: lora"
     named = {"adapter": adapter == "dora", "peft_use_dora": config.is_true("peft_use_dora")}
     named["lora_modules_to_save"] = bool(config.get("lora_modules_to_save"))
@@ -121,8 +121,8 @@ def _adapter(wishes: Wishes) -> str | None:
     wrong = next((name for name, is_there in named.items() if is_there), None)
     if wrong is not None:
         return (
-            f"trl.vllm_lora_sync: vLLM serves plain LoRA alone, and {wrong} is {config.get(wrong)}; "
-            "leave one of the two out (whole weights are sent then)"
+            f"trl.vllm_lora_sync: vLLM serves only plain LoRA, and {wrong} is {config.get(wrong)}; "
+            "leave one of the two out (all weights are sent then)"
         )
     copies = config.get("vllm.data_parallel_size")
     if isinstance(copies, int) and copies > 1:
@@ -133,7 +133,7 @@ def _adapter(wishes: Wishes) -> str | None:
     return None
 
 
-_RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
+_RULES: tuple[tuple[str, str, Callable[[GenerationSettings], str | None]], ...] = (
     ("prefetch", "answers ahead of time from a generator that cannot provide them", _prefetch),
     (
         "sync_interval",
@@ -145,12 +145,12 @@ _RULES: tuple[tuple[str, str, Callable[[Wishes], str | None]], ...] = (
 """Code, what it looks for, and what finds the reason, or None."""
 
 
-def _check(rule: Callable[[Wishes], str | None]) -> Find[Subject]:
+def _check(rule: Callable[[GenerationSettings], str | None]) -> Find[Subject]:
     def find(subject: Subject) -> str | None:
         if subject.runner.config == ASYNC:
             return None
         processes = processes_of(subject.config, subject.launching)
-        return rule(Wishes(subject.config, subject.runner, processes))
+        return rule(GenerationSettings(subject.config, subject.runner, processes))
 
     return find
 
@@ -158,16 +158,16 @@ def _check(rule: Callable[[Wishes], str | None]) -> Find[Subject]:
 CHECKS = tuple(Check(code, "config", about, _check(rule)) for code, about, rule in _RULES)
 
 
-def _notes(wishes: Wishes) -> list[str]:
-    config = wishes.config
-    if not wishes.samples:
+def _notes(settings: GenerationSettings) -> list[str]:
+    config = settings.config
+    if not settings.samples:
         return (
             ["vllm: no trainer uses this server: trl.use_vllm is not true"] if _has(config) else []
         )
     notes = []
-    if wishes.serves and not wishes.is_fragment:
+    if settings.serves and not settings.is_fragment:
         notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")
-    if wishes.rolls_out and not config.is_true("trl.use_vllm"):
+    if settings.rolls_out and not config.is_true("trl.use_vllm"):
         notes.append("rollout_func without use_vllm: the ratio to the sampler is not corrected")
     return notes + serve.too_long(config)
 

@@ -24,7 +24,7 @@ _HERE = frozenset({"0.0.0.0", "127.0.0.1", "::1", "localhost"})  # noqa: S104 - 
 
 @dataclass(frozen=True)
 class Listener:
-    """A process of ours that listens on a port."""
+    """A local process that listens on a port."""
 
     pid: int
     command: tuple[str, ...]
@@ -60,14 +60,14 @@ def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
 
 def port_of(config: Config) -> int:
     """Return the port that the server listens on, which is the one that the trainer asks."""
-    own, asked = config.get("vllm.port"), config.get("trl.vllm_server_port")
-    if own is not None and asked is not None and own != asked:
+    of_server, asked = config.get("vllm.port"), config.get("trl.vllm_server_port")
+    if of_server is not None and asked is not None and of_server != asked:
         raise OptionError(
-            f"vllm.port is {own} and trl.vllm_server_port is {asked}; the trainer asks where the server "
-            "listens: leave one of them out"
+            f"vllm.port is {of_server} and trl.vllm_server_port is {asked}; the trainer asks where the "
+            "server listens: leave one of them out"
         )
-    found = own if own is not None else asked
-    return found if isinstance(found, int) else PORT
+    port = of_server if of_server is not None else asked
+    return port if isinstance(port, int) else PORT
 
 
 def is_used(plan: "Plan") -> bool:
@@ -111,54 +111,54 @@ def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
 
 def check_server() -> None:
     """Raise DependencyError unless this environment can serve."""
-    found = installed("vllm")
-    if found is None:
+    version = installed("vllm")
+    if version is None:
         raise DependencyError(
-            f"vllm is not installed in {sys.prefix}; give it an environment of its own: python -m venv "
+            f"vllm is not installed in {sys.prefix}; give it its own environment: python -m venv "
             f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}' ({_DOCS})"
         )
-    _check_range(found)
-    _check_transformers(found)
+    _check_range(version)
+    _check_transformers(version)
 
 
 def check_trainer() -> None:
     """Raise DependencyError unless TRL's client of vLLM can be imported in this environment."""
-    found = installed("vllm")
-    if found is None:
+    version = installed("vllm")
+    if version is None:
         raise DependencyError(
             f"trl.use_vllm: TRL's trainer imports vllm, also as a client, and {sys.prefix} has none; "
             f"pip install 'trl[vllm]' here, or leave out use_vllm ({_DOCS})"
         )
-    _check_range(found)
-    _check_transformers(found)
+    _check_range(version)
+    _check_transformers(version)
     if installed("requests") is None:
         raise DependencyError("trl.use_vllm: TRL's client needs requests: pip install requests")
 
 
-def _check_range(found: str) -> None:
+def _check_range(version: str) -> None:
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
-    if not SpecifierSet(RANGE).contains(Version(found).base_version):
+    if not SpecifierSet(RANGE).contains(Version(version).base_version):
         raise DependencyError(
-            f"vllm {found} is here, and TRL works with {RANGE}: pip install 'vllm{RANGE}' ({_DOCS})"
+            f"vllm {version} is here, and TRL works with {RANGE}: pip install 'vllm{RANGE}' ({_DOCS})"
         )
 
 
 def _check_transformers(vllm: str) -> None:
-    """Hold the installed transformers against what the installed vLLM asks for."""
+    """Compare the installed transformers with what the installed vLLM requires."""
     from importlib.metadata import requires
 
     from packaging.requirements import Requirement
 
-    found = installed("transformers")
+    version = installed("transformers")
     for line in requires("vllm") or ():
         asked = Requirement(line)
         if asked.name != "transformers" or (asked.marker and not asked.marker.evaluate()):
             continue
-        if found is None or not asked.specifier.contains(found, prereleases=True):
+        if version is None or not asked.specifier.contains(version, prereleases=True):
             raise DependencyError(
-                f"vllm {vllm} works with transformers {asked.specifier}, and {found or 'none'} is here: "
+                f"vllm {vllm} works with transformers {asked.specifier}, and {version or 'none'} is here: "
                 f"pip install 'transformers{asked.specifier}' ({_DOCS})"
             )
 

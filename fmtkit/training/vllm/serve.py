@@ -83,17 +83,17 @@ def serve(
     Raises DependencyError and OptionError for errors that vLLM would report only after minutes of loading.
     """
     config = load(source, overrides)
-    made = command(config, more)
+    launched = command(config, more)
     check_server()
     check_port(config)
     check_gpus(config, os.environ)
-    for note in made.notes:
+    for note in launched.notes:
         say(f"note: {note}")
-    say(made.shell)
+    say(launched.shell)
     # -P: a module in the working directory must not shadow one of vLLM's.
-    run = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", *made.arguments]
+    run = [sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve", *launched.arguments]
     sys.stdout.flush()
-    os.execve(sys.executable, run, {**os.environ, **made.environment})  # noqa: S606 - our own command
+    os.execve(sys.executable, run, {**os.environ, **launched.environment})  # noqa: S606 - our own command
 
 
 def check_port(config: Config) -> None:
@@ -210,12 +210,12 @@ def _adapters(config: Config) -> tuple[str, ...]:
 
 def _scale_out() -> tuple[str, ...]:
     """Enable the endpoints for prompts with images, which are off by default since vLLM 0.30, as TRL does."""
-    found = installed("vllm")
-    if found is None:
+    version = installed("vllm")
+    if version is None:
         return ()
     from packaging.version import Version
 
-    return ("--enable-scale-out",) if Version(found) >= Version("0.30.0") else ()
+    return ("--enable-scale-out",) if Version(version) >= Version("0.30.0") else ()
 
 
 def _notes(config: Config) -> list[str]:

@@ -74,7 +74,7 @@ class Dialog:
 def columns(
     dialogs: Sequence[Dialog], outcomes: Sequence[tuple[Any, float | None, str]], kind: str
 ) -> dict[str, list[Any] | None]:
-    """Return conversations as TRL takes them from a rollout_func, with the columns that EnvReward reads.
+    """Return conversations in the form of a rollout_func's output, with the columns that EnvReward reads.
 
     `outcomes` holds (_, reward, reason) per conversation; a non-empty reason says why it is not trained on.
     """

@@ -21,7 +21,7 @@ class EnvReward:
     __name__ = ENV_REWARD
 
     def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
-        """Take the maximum number of turns of a conversation, and the name of what ran it, for metrics."""
+        """Take the maximum number of turns of a conversation, and the kind of environment, for metrics."""
         self.max_turns = max_turns
         self.kind = kind
         self.failures = Failures()
@@ -39,19 +39,19 @@ class EnvReward:
 
         The columns have defaults since they come with the answers, not with the data.
         """
-        found = list(more.get(f"{self.kind}_outcome", ()))
+        outcomes = list(more.get(f"{self.kind}_outcome", ()))
         reasons = [
             outcome.removeprefix(FAILED) if outcome.startswith(FAILED) else None
-            for outcome in found
+            for outcome in outcomes
         ]
         advice = NO_TOKENS if all(reason == NO_TOKENS for reason in reasons) else ""
         failed = stop_if_none_answered(reasons, "conversations by /run", advice, kind=self.kind)
         self.failures.add({row: reason for row, reason in enumerate(reasons) if reason})
-        if log_extra is not None and MASKED in found:
-            log_extra("masked", [LEFT_OUT if one == MASKED else None for one in found])
+        if log_extra is not None and MASKED in outcomes:
+            log_extra("masked", [LEFT_OUT if one == MASKED else None for one in outcomes])
         if log_metric is not None:
             for name, outcome in (("prefix_mismatch", MISMATCH), ("cut", CUT), ("masked", MASKED)):
-                log_metric(f"{self.kind}/{name}", float(found.count(outcome)))
+                log_metric(f"{self.kind}/{name}", float(outcomes.count(outcome)))
             log_metric(f"{self.kind}/rollout_errors", float(failed))
             log_metric(f"{self.kind}/num_turns", sum(num_turns) / max(len(num_turns), 1))
         if log_metric is not None and self.max_turns is not None:
@@ -66,7 +66,7 @@ class RewardWithFailures(Protocol):
     failures: Failures
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float | None]:
-        """Return one reward for each sample, None where there is none."""
+        """Return one reward for each sample, None for samples without one."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class ExternalEnvironment:
     def rewards(self, job: Job) -> Rewards:
         """Load the rewards of a job: the user's, and the environment's where it is named, or last."""
         section = job.sections.get("rl", {})
-        found = load_rewards(
+        rewards = load_rewards(
             naming.with_ours(section.get("reward_funcs"), self.reward),
             [Path(place) for place in job.places],
             weights=job.trainer.get("reward_weights"),
             options=read_options(section),
         )
-        self.reward.failures = found.failures
-        return found
+        self.reward.failures = rewards.failures
+        return rewards

@@ -74,7 +74,7 @@ def stop_if_none_answered(
 
 
 def _of_all_processes(reasons: list[str | None]) -> list[str | None]:
-    """Gather the reasons of all processes: if one stopped alone, the others would wait for it."""
+    """Gather the reasons of all processes: if only one stopped, the others would wait for it."""
     from torch import distributed
 
     if not distributed.is_initialized() or distributed.get_world_size() == 1:

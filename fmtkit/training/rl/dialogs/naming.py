@@ -30,8 +30,8 @@ def others(value: object) -> list[object]:
 
 def with_ours(value: object, reward: object) -> list[object]:
     """Return the entries with the environment's reward where it is named, or at the end."""
-    found = [entry if _ours(entry) is None else reward for entry in listed(value)]
-    return found if reward in found else [*found, reward]
+    entries = [entry if _ours(entry) is None else reward for entry in listed(value)]
+    return entries if reward in entries else [*entries, reward]
 
 
 def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
@@ -45,7 +45,7 @@ def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
         raise OptionError(f"{_KEY}: {_words(named)} are the same reward; name it once")
     right = ENV_REWARD if multi_turn else VERIFY
     if _ours(named[0]) != right:
-        kind = "whole conversations, run by an agent" if multi_turn else "single answers"
+        kind = "entire conversations, run by an agent" if multi_turn else "single answers"
         raise OptionError(
             f"{_KEY}: {named[0]}: nemo_gym_multi_turn: {str(multi_turn).lower()} is for {kind}; "
             f"their reward is {right}, which need not be named"

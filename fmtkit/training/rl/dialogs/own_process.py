@@ -1,4 +1,4 @@
-"""A subprocess of another Python interpreter: started before a run, stopped after it, its log read."""
+"""A subprocess of a different Python interpreter: started before a run, stopped after it, its log read."""
 
 import os
 import signal
@@ -24,13 +24,13 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def started(
     words: list[str], log: Path, settings: Mapping[str, str], cwd: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a program of another Python, which writes to a log; `settings` are for its environment."""
-    # What it calls are the tools of its own environment.
+    """Start a program of a different Python, which writes to a log; `settings` are for its environment."""
+    # It calls the tools of its own environment.
     path = os.pathsep.join([str(Path(words[0]).parent), settings.get("PATH", os.defpath)])
     with atomic.writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
-        # A session of its own: Ctrl-C is for the trainer, which wants to save before it goes.
+        # Its own session: Ctrl-C is for the trainer, which saves before it stops.
         return subprocess.Popen(  # noqa: S603
             words,
             cwd=cwd,
@@ -45,8 +45,8 @@ def started(
 def tail(log: Path) -> str:
     """Return the last lines of a log, joined to one line."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return " | ".join(said[-_LAST_LINES:]) or "its log is empty"
+    written = [line.strip() for line in lines if line.strip()]
+    return " | ".join(written[-_LAST_LINES:]) or "its log is empty"
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

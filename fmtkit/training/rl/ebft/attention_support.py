@@ -11,7 +11,7 @@ Attention = Literal["sdpa", "eager", "flex_attention"]
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 STATELESS = ("mlp", "moe")
-"""Kinds of layers that treat each token by itself."""
+"""Kinds of layers that treat each token separately."""
 
 
 def check_layers(model: LanguageModel, longest: int) -> None:
@@ -20,7 +20,7 @@ def check_layers(model: LanguageModel, longest: int) -> None:
     `longest` is sequence_len + generate_max_len.
 
     Recurrent layers carry one block's state into the next. A sliding window is applied inside the
-    mask that transformers builds, which a mask of our own replaces.
+    mask that transformers builds, which our mask replaces.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [FULL])
@@ -41,7 +41,7 @@ def check_layers(model: LanguageModel, longest: int) -> None:
 
 
 def choose_attention(requested: str | None, device: str) -> tuple[Attention, str | None]:
-    """Return the implementation for the training forward, and a remark if it is another.
+    """Return the implementation for the training forward, and a remark if it differs from the model's.
 
     Flash attention takes no mask of this shape; FlexAttention has no backward pass on the CPU.
     """
@@ -62,7 +62,7 @@ def choose_attention(requested: str | None, device: str) -> tuple[Attention, str
 
 @contextmanager
 def attending(model: LanguageModel, implementation: Attention) -> Iterator[None]:
-    """Let the model attend in one way for a while, then as before."""
+    """Switch the model's attention implementation for a while."""
     before = model.config._attn_implementation
     set_attention(model, implementation)
     try:

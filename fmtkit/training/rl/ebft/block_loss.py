@@ -8,7 +8,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) ->
     """Return log p(token) as float32 (...) of logits (..., V) over the sampling temperature.
 
     Temperature 0 (greedy sampling) counts as 1. The temperature belongs to the policy that was
-    sampled from: without it the gradient is that of another distribution.
+    sampled from: without it the gradient is that of a different distribution.
     """
     scaled = logits.float() / (temperature or 1.0)
     chosen = scaled.gather(-1, tokens[..., None])[..., 0]

@@ -22,8 +22,8 @@ def visibility(layout: BlockLayout) -> Predicate:
 
     def allow(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:  # noqa: ARG001
         same_block = (query - document) % blocks == (key - document) % blocks
-        own = (query >= document) & same_block & (key <= query)
-        return torch.where(key < document, key < limits[row, query], own)
+        in_block = (query >= document) & same_block & (key <= query)
+        return torch.where(key < document, key < limits[row, query], in_block)
 
     return allow
 
@@ -42,7 +42,7 @@ def dense_mask(
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a bool mask into 0 where allowed and the lowest number elsewhere.
 
-    SDPA takes both forms, but eager attention adds a bool mask to the scores without a word.
+    SDPA takes both forms, but eager attention silently adds a bool mask to the scores.
     """
     out = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return out.masked_fill_(~mask, torch.finfo(dtype).min)

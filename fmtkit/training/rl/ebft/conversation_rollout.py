@@ -47,7 +47,7 @@ class Rollout:
     ends: frozenset[int]
     longest: int
     """Tokens of a completion, inserted ones included."""
-    rounds: Callable[[int], int] = lambda own: own
+    rounds: Callable[[int], int] = lambda turns: turns
     """Turns to generate for, given this rank's own: sharded generation needs all ranks at once."""
     together: bool = False
     """Generate for every conversation in every turn, as several ranks must."""
@@ -100,7 +100,7 @@ def inserted_turns(remaining: Sequence[Message] | None) -> list[list[Message]]:
 
 
 def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-    """Generate whole conversations for TRL, which masks the inserted turns from the loss.
+    """Generate complete conversations for TRL, which masks the inserted turns from the loss.
 
     The signature is that of TRL's `rollout_func`; the rows come from the trainer, which stashed
     them.

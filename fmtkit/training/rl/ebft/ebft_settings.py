@@ -100,12 +100,12 @@ def _read(key: str, value: Any, default: Any) -> Any:
         if not isinstance(value, bool):
             raise OptionError(f"ebft.{key} is {value!r}; it takes true or false")
         return value
-    return _number(key, value, whole=isinstance(default, int))
+    return _number(key, value, integer=isinstance(default, int))
 
 
-def _number(key: str, value: Any, *, whole: bool) -> float:
-    wanted = "a whole number" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+def _number(key: str, value: Any, *, integer: bool) -> float:
+    wanted = "a whole number" if integer else "a number"
+    if isinstance(value, bool) or not isinstance(value, int if integer else int | float):
         raise OptionError(f"ebft.{key} is {value!r}; it takes {wanted}")
     if not math.isfinite(value):
         raise OptionError(f"ebft.{key} is {value!r}; it takes a finite number")
@@ -113,7 +113,7 @@ def _number(key: str, value: Any, *, whole: bool) -> float:
         raise OptionError(f"ebft.{key} is {value}; it takes {wanted} of at least {LEAST[key]}")
     if key == "top_p" and not 0 < value <= 1:
         raise OptionError(f"ebft.top_p is {value}; it takes a number above 0 and at most 1")
-    return value if whole else float(value)
+    return value if integer else float(value)
 
 
 def _layers(value: Any) -> tuple[float, ...]:

@@ -12,8 +12,8 @@ distance):
 where x and g are unit vectors, or whitened ones. Shapes: (..., n, D) samples, (..., D) references.
 
 Whitened samples are orthogonal unless they repeat, and the squares of their n cosines with a whitened
-reference add up to 1: whatever the model learns, their mean cannot pass 1/√n. What is learned shows in the
-same terms of the unit vectors, which are therefore measured beside them.
+reference add up to 1: whatever the model learns, their mean cannot exceed 1/√n. What is learned shows in
+the same terms of the unit vectors, which are therefore measured as well.
 """
 
 from dataclasses import dataclass
@@ -60,15 +60,15 @@ class Energy:
 
         Alignment and diversity carry the factor 2 that they have in the reward.
         """
-        found = {
+        values = {
             "ebft/alignment": float(2 * self.alignment[chosen].mean()),
             "ebft/diversity": float(2 * self.diversity[chosen].mean()),
             "ebft/cfm_loss": float(self.distance[chosen].mean()),
         }
         if self.unwhitened is not None:
             for name, term in zip(UNWHITENED, self.unwhitened, strict=True):
-                found[name] = float(2 * term[chosen].mean())
-        return found
+                values[name] = float(2 * term[chosen].mean())
+        return values
 
 
 def energy(samples: Tensor, reference: Tensor, weights: Weights) -> Energy:
@@ -100,7 +100,7 @@ def likeness(samples: Tensor) -> Tensor:
 
 
 def baseline_factor(n: int, baseline: Baseline) -> float:
-    """Return what the diversity coefficient is multiplied by.
+    """Return the factor of the diversity coefficient.
 
     A group mean or leave-one-out baseline of the reward shares pair (j, k) between j and k, which
     shrinks the diversity gradient by (n−2)/(n−1). `loo` undoes that and needs n ≥ 3.

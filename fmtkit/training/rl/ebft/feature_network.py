@@ -32,7 +32,7 @@ def adapter_network(model: LanguageModel) -> FeatureNetwork:
 
 
 def frozen_network(model: LanguageModel) -> FeatureNetwork:
-    """Take features from a model that nothing trains: a copy, or one loaded a second time."""
+    """Take features from a model that is not trained: a copy, or one loaded a second time."""
     model.requires_grad_(requires_grad=False)
     model.eval()
     body = decoder_body(model)

@@ -1,6 +1,6 @@
 """Features of a text: hidden states of a frozen network at a few depths, pooled to one vector.
 
-EBFT compares texts by such vectors (arXiv 2603.12248). Shapes: B sequences, T tokens, H hidden
+EBFT compares strings by such vectors (arXiv 2603.12248). Shapes: B sequences, T tokens, H hidden
 size, K layers, D = K·H features.
 """
 

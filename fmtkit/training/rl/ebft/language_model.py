@@ -29,6 +29,6 @@ def layer_count(model: LanguageModel) -> int:
 
 
 def checkpoints_activations(arguments: Any) -> bool:
-    """Return whether training recomputes activations; older transformers of version 5 have another name."""
+    """Return whether training recomputes activations; its name differs in older transformers 5."""
     names = ("activation_checkpointing", "gradient_checkpointing")
     return bool(getattr(arguments, next(name for name in names if hasattr(arguments, name))))

@@ -1,4 +1,4 @@
-"""What a plan says of EBFT: its keys read together, and what of a configuration it has no use for."""
+"""What a plan says of EBFT: its keys read together, and which keys of a configuration have no effect."""
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
@@ -29,11 +29,11 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 
 def _drop_flash_attention(out: Resolution) -> None:
     """Take flash attention from what loads the model: where it is not installed, loading fails."""
-    wish = out.model.get("attn_implementation")
-    if wish is None or "flash" not in str(wish.value):
+    attention = out.model.get("attn_implementation")
+    if attention is None or "flash" not in str(attention.value):
         return
     del out.model["attn_implementation"]
     out.notes.append(
-        f"{wish.origin.removeprefix('key ')}: {wish.value} cannot take strided EBFT's mask of "
+        f"{attention.origin.removeprefix('key ')}: {attention.value} cannot take strided EBFT's mask of "
         "blocks: a dense mask with sdpa is used; flex_attention: true is for long documents on CUDA"
     )

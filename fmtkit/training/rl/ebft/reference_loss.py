@@ -35,8 +35,8 @@ def reference_batch(
     mask = position < lengths[:, None]
     trained = mask & (position >= torch.tensor(prompts)[:, None])
     batch = {"gt_ids": ids, "gt_mask": mask.long(), "gt_labels": ids.where(trained, -100)}
-    own = (torch.arange(len(rows)) % group == 0) & torch.tensor(known).repeat_interleave(group)
-    return {**{k: v.repeat_interleave(group, dim=0) for k, v in batch.items()}, "gt_own": own}
+    first = (torch.arange(len(rows)) % group == 0) & torch.tensor(known).repeat_interleave(group)
+    return {**{k: v.repeat_interleave(group, dim=0) for k, v in batch.items()}, "gt_own": first}
 
 
 def reference_loss(model: LanguageModel, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -46,10 +46,10 @@ def reference_loss(model: LanguageModel, batch: Mapping[str, Tensor]) -> tuple[T
     Without an owned row the sum is a zero that has a gradient, so that every rank runs the same
     forward.
     """
-    own = batch["gt_own"]
-    rows = own if own.any() else torch.arange(len(own), device=own.device) == 0
+    chosen = batch["gt_own"]
+    rows = chosen if chosen.any() else torch.arange(len(chosen), device=chosen.device) == 0
     ids, mask = batch["gt_ids"][rows], batch["gt_mask"][rows]
-    labels = batch["gt_labels"][rows] if own.any() else torch.full_like(ids, -100)
+    labels = batch["gt_labels"][rows] if chosen.any() else torch.full_like(ids, -100)
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
     targets = labels[:, 1:]
     wanted = targets != -100

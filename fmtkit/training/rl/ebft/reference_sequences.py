@@ -31,7 +31,7 @@ class Renderer:
 
     tokenizer: Any
     ends: Collection[int]
-    """Ids that end a string or fill a batch, and are cut off before texts are compared."""
+    """Ids that end a string or fill a batch, and are cut off before strings are compared."""
     longest: int
     """Sequences lose tokens on the left beyond this length: the pooled end must survive."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Renderer:
     ) -> TokenSequence:
         """Return the sequence that completions of the prompt are compared with.
 
-        With remaining turns it is the whole conversation, rendered at once. It ends without an
+        With remaining turns it is the complete conversation, rendered at once. It ends without an
         end-of-text, as the generated one does, so that content is compared with content.
         """
         start = self.prompt_ids(prompt)
@@ -85,7 +85,7 @@ class Renderer:
         before = before[: ends[-1] + 1] if ends else before
         if after[: len(before)] != before:
             raise ColumnMismatchError(
-                "the chat template renders an answer otherwise once turns follow it, so that "
+                "the chat template renders an answer differently once turns follow it, so that "
                 "remaining_turns cannot be appended to what was generated; use a template that "
                 "keeps earlier turns, or data without remaining_turns"
             )

@@ -80,7 +80,7 @@ class StridedTrainer(Trainer):
         """Return rl_coef·(policy loss of the blocks) + ce_coef·(cross-entropy of the labels)."""
         if return_outputs:
             raise OptionError("strided EBFT has a loss, but no outputs to return")
-        # Every rank of several must run the same forwards, or a sharded model waits for ever.
+        # Every rank of several must run the same forwards, or a sharded model waits forever.
         if not inputs["valid"].any() and self.accelerator.num_processes == 1:
             return self._document_only(model, inputs)
         policy = self.accelerator.unwrap_model(model)
@@ -170,7 +170,7 @@ class StridedTrainer(Trainer):
 
     def _document_logits(self, model: LanguageModel, inputs: dict[str, Tensor]) -> Tensor:
         ids = inputs["input_ids"]
-        # Padding is to the right, where causal attention never looks.
+        # Padding is to the right, where causal attention does not see it.
         logits: Tensor = model(input_ids=ids, use_cache=False).logits
         return logits[:, :-1]
 

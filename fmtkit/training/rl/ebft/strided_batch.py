@@ -21,7 +21,7 @@ class StridedCollator:
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask and labels (B, S), anchors and valid (B, K), K ≥ 1."""
-        # Nothing ever looks at the padding, so any id does.
+        # Nothing attends to the padding, so any id will do.
         lengths = [token_count(row, i) for i, row in enumerate(rows)]
         longest = max(lengths)
         anchors = [row_anchors(self.rule, row, n) for row, n in zip(rows, lengths, strict=True)]
@@ -47,7 +47,7 @@ def survey_rows(rule: AnchorRule, rows: Iterable[Row]) -> tuple[int, list[int]]:
     if short and len(short) == number + 1:
         raise OptionError(
             f"no row is long enough for one block: the longest has {longest} tokens, and a block "
-            f"needs ebft.generate_max_len ({rule.generate_max_len}) tokens behind the prompt or "
+            f"needs ebft.generate_max_len ({rule.generate_max_len}) tokens after the prompt or "
             f"ebft.context_length ({rule.context_length}), within the anchor mask if there is one"
         )
     return longest, short

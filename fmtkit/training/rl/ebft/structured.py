@@ -27,7 +27,7 @@ from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 LEAST_CAP = 64
-"""References of a few words still leave room for an answer of another length."""
+"""The least cap, so that references of a few words leave room for longer answers."""
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):
@@ -69,10 +69,10 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         """Return whether references are trained on as well."""
         return self.settings.ce_coef > 0
 
-    def most_of_all_ranks(self, own: int) -> int:
+    def most_of_all_ranks(self, count: int) -> int:
         """Return the maximum of a number over all ranks."""
-        mine = torch.tensor([own], device=self.accelerator.device)
-        return int(self.accelerator.gather(mine).max())
+        tensor = torch.tensor([count], device=self.accelerator.device)
+        return int(self.accelerator.gather(tensor).max())
 
     def _make_renderer(self, sequence_len: int | None) -> Renderer:
         tokenizer = self.processing_class
@@ -126,8 +126,8 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         if not self.settings.adaptive_max_tokens:
             return longest
         tokenizer = self.processing_class
-        texts = list(dict.fromkeys(text for row in inputs for text in answers(row)))
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        references = list(dict.fromkeys(text for row in inputs for text in answers(row)))
+        ids = tokenizer(references, add_special_tokens=False)["input_ids"] if references else []
         most = self.most_of_all_ranks(max(map(len, ids), default=0))
         if not most:
             return longest
@@ -145,8 +145,8 @@ class EBFTTrainer(FmtkitGRPOTrainer):
         both = self.accelerator.gather(torch.stack([total.detach(), count]).view(1, 2)).sum(0)
         if both[1]:
             self._metrics["train"]["ebft/ce_loss"].append(float(both[0] / both[1]))
-        whole: Tensor = loss + self.settings.ce_coef * total / share
-        return whole
+        combined: Tensor = loss + self.settings.ce_coef * total / share
+        return combined
 
 
 def has_turns(dataset: Any) -> bool:
@@ -159,8 +159,8 @@ def has_turns(dataset: Any) -> bool:
 def answers(row: dict[str, Any]) -> list[str]:
     """Return the reference answers of all turns; an empty list for a row without a reference."""
     later = row.get("remaining_turns") or ()
-    found = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
-    return [text for text in found if text and text.strip()]
+    contents = [row["ground_truth"], *(m["content"] for m in later if m["role"] == "assistant")]
+    return [text for text in contents if text and text.strip()]
 
 
 def check_columns(dataset: Any) -> None:

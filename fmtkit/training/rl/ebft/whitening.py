@@ -22,7 +22,7 @@ def whiten(samples: Tensor, reference: Tensor, space: Space = "feature") -> tupl
 
     Coordinates of dropped directions are 0. In the `sample` space, the form of the authors' code,
     the reference keeps its direction and gets one more coordinate, which holds its length outside
-    the samples' span, so that cosines divide by its whole norm: r is then one larger. Raises
+    the samples' span, so that cosines divide by its full norm: r is then one larger. Raises
     torch.linalg.LinAlgError when the decomposition does not converge twice.
     """
     left, singular, right = _decompose(samples)

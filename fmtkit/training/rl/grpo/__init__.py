@@ -13,6 +13,6 @@ trainer, or only the attributes that it names:
 asynchronous one.
 Before a run, without torch: `plan` and `group_rule` (keys and sizes), `checks` (names and rows).
 
-A subclass adds to a batch by `extended(output)`, says by `has_other_losses` that none may be skipped, and
-reads the rows of the batch in `rows`.
+A subclass adds to a batch by `extended(output)`, sets `has_other_losses` if no micro-batch may be skipped,
+and reads the rows of the batch in `rows`.
 """

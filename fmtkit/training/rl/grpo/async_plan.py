@@ -23,7 +23,7 @@ _TAKEN = frozenset(
 _INSTEAD = {
     "prefetch_depth": "write trainer_args: {max_staleness: N}",
     "rollout_func": "write an environment_factory",
-    "reward_num_workers": "it scores each group in a process of its own as it comes",
+    "reward_num_workers": "it scores each group in a separate process as it comes",
     "streaming_partial_batch": "it scores each group as it comes anyway",
     "streaming_min_groups": "it scores each group as it comes anyway",
 }
@@ -48,9 +48,7 @@ def _features(subject: Subject) -> list[str]:
 def _server(subject: Subject) -> str | None:
     if not is_async(subject.runner) or subject.config.text("trl.vllm_mode") != "colocate":
         return None
-    return (
-        "trl.vllm_mode: colocate: the asynchronous trainer asks a server of its own; leave it out"
-    )
+    return "trl.vllm_mode: colocate: the asynchronous trainer uses its own server; leave it out"
 
 
 CHECKS = (

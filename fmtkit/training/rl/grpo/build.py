@@ -128,9 +128,9 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
 
 
 def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:
-    """Return the share of samples that may fail; with a Gym or verifiers, all but all unless it is set.
+    """Return the share of samples that may fail; with a Gym or verifiers, it is 1 by default.
 
-    All of them end the run in any case.
+    If all of them fail, the run always ends.
     """
     share = section.get("max_failed_share")
     if share is None:
@@ -173,11 +173,11 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
 def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
-    # EBFT and an environment have rewards of their own, which TRL weighs beside these.
-    alone = "rewards" in parts.runner.needs and not section.get("environment_factory")
+    # EBFT and an environment have their own rewards, which TRL weighs alongside these.
+    needs_rewards = "rewards" in parts.runner.needs and not section.get("environment_factory")
     if gym is not None:
         rewards = gym.rewards(job)
-    elif alone:
+    elif needs_rewards:
         rewards = rewards_of(job)
     else:
         named = entries.read(section.get("reward_funcs"), [Path(place) for place in job.places])

@@ -29,7 +29,7 @@ def lacking_device(plan: "Plan") -> str | None:
 
 
 def is_online(run: Run) -> bool:
-    """Return whether the method samples answers, and so calls code of the user's."""
+    """Return whether the method samples answers, and so calls the user's code."""
     return "rl" in run.plan.runner.sections
 
 
@@ -42,8 +42,10 @@ def check_users_names(run: Run) -> None:
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
-    own = plan.config.is_true("nemo_gym_enabled") or plan.config.get("verifiers.environment")
-    if "rewards" in plan.runner.needs and not own:
+    has_environment = plan.config.is_true("nemo_gym_enabled") or plan.config.get(
+        "verifiers.environment"
+    )
+    if "rewards" in plan.runner.needs and not has_environment:
         entries.check_weights(weights.value if weights else None, rewards)
     options.read_options(section)
     loading.check_names(section, places)
@@ -55,18 +57,18 @@ def reward_models(plan: "Plan") -> list[str]:
         return []
     named = naming.others(plan.config.get("trl.reward_funcs"))
     try:
-        found = entries.read(named, places_of(plan.config.source))
+        rewards = entries.read(named, places_of(plan.config.source))
     except OptionError:
         # What is wrong with their names is reported by check_users_names.
         return []
-    return [entry.model for entry in found if entry.model]
+    return [entry.model for entry in rewards if entry.model]
 
 
 def answers_prompts(run: Run) -> bool:
     """Return whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
     config = run.plan.config
-    own = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
-    return is_online(run) and not own and not config.get("verifiers.environment")
+    has_rollout = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
+    return is_online(run) and not has_rollout and not config.get("verifiers.environment")
 
 
 def find_prompts(run: Run) -> Iterator[str]:
@@ -82,12 +84,12 @@ def find_prompts(run: Run) -> Iterator[str]:
         if not isinstance(kind, pl.List):
             continue
         role = pl.col("prompt").list.last().struct.field("role")
-        found = (
+        rows = (
             frame.with_row_index("row").filter(role == "assistant").select("row").collect()["row"]
         )
-        if len(found):
+        if len(rows):
             yield (
-                f"{len(found)} prompts end with the assistant's turn, to which TRL would add another "
-                f"(first: row {found[0]} of {file}); drop that turn, or keep it as the column that "
+                f"{len(rows)} prompts end with the assistant's turn, to which TRL would add another "
+                f"(first: row {rows[0]} of {file}); drop that turn, or keep it as the column that "
                 "the reward compares with"
             )

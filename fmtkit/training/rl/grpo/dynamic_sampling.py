@@ -1,6 +1,6 @@
 """Dynamic sampling: prompts whose answers all have the same reward are replaced by fresh ones.
 
-https://arxiv.org/abs/2503.14476, section 3.2. It is inside of TRL's generation, before anything is
+https://arxiv.org/abs/2503.14476, section 3.2. It runs inside TRL's generation, before anything is
 computed from the answers: TRL gets a batch of groups with a signal, and makes advantages,
 log-probabilities and metrics of it as of any other, whatever its loss and its scaling. Rewards
 come from every process, so that all of them make the same decisions and the same number of rounds.
@@ -41,7 +41,7 @@ _EQUAL = 1e-6
 
 
 class NoSignalError(BetweenStepsError):
-    """No prompt of a whole batch of rerolls had answers with different rewards."""
+    """No prompt in all the rounds of a batch had answers with different rewards."""
 
     is_shared = True
 
@@ -120,17 +120,17 @@ class DynamicSampling:
         """
         if not self.trainer.model.training:
             return generate(prompts)
-        found = self._scored(prompts, generate(prompts))
+        answers = self._scored(prompts, generate(prompts))
         if self._is_further:
-            raise _Made(found)
-        self._fill(found)
-        self.ready = found.rewards
-        self._log_again(found)
-        return tuple(found.made[name] for name in self.names)
+            raise _Made(answers)
+        self._fill(answers)
+        self.ready = answers.rewards
+        self._log_again(answers)
+        return tuple(answers.made[name] for name in self.names)
 
-    def _scored(self, prompts: list[Any], made: Sequence[Any]) -> Answers:
+    def _scored(self, prompts: list[Any], generated: Sequence[Any]) -> Answers:
         """Return the rows with their answers and rewards."""
-        trainer, parts = self.trainer, dict(zip(self.names, made, strict=True))
+        trainer, parts = self.trainer, dict(zip(self.names, generated, strict=True))
         rows = trainer.rows
         extra = parts.get("extra_fields") or {}
         for name, values in extra.items():
@@ -141,28 +141,28 @@ class DynamicSampling:
         )
         logged = {name: list(v) for name, v in trainer._pending_extra_logs.items()}
         trainer._pending_extra_logs.clear()
-        whole = {name: values for name, values in logged.items() if len(values) == len(rows)}
-        return Answers(rows, prompts, parts, rewards, whole, trainer.failed.reasons)
+        kept = {name: values for name, values in logged.items() if len(values) == len(rows)}
+        return Answers(rows, prompts, parts, rewards, kept, trainer.failed.reasons)
 
-    def _fill(self, found: Answers) -> None:
+    def _fill(self, answers: Answers) -> None:
         group, trainer = self.trainer.num_generations, self.trainer
-        signals = self._signals(found.rewards)
+        signals = self._signals(answers.rewards)
         silent = [number for number, has_one in enumerate(signals) if not has_one]
-        tally = _Tally(len(signals), len(signals) - len(silent), tokens=found.tokens)
-        tally.see(found.rewards, group)
-        first = _mean(_totals(found.rewards, trainer.reward_weights))
-        fresh = self._fresh_rows(found.rows)
+        tally = _Tally(len(signals), len(signals) - len(silent), tokens=answers.tokens)
+        tally.see(answers.rewards, group)
+        first = _mean(_totals(answers.rewards, trainer.reward_weights))
+        fresh = self._fresh_rows(answers.rows)
         while silent and tally.rounds < self.most:
-            more = self._further(fresh, self._rows_wanted(len(silent), tally, len(found.rows)))
+            more = self._further(fresh, self._rows_wanted(len(silent), tally, len(answers.rows)))
             signals = self._signals(more.rewards)
             tally.add(signals, more, group)
             sources = [number for number, has_one in enumerate(signals) if has_one]
             pairs = list(zip(silent, sources, strict=False))
-            self._exchange(found, more, pairs)
+            self._exchange(answers, more, pairs)
             tally.surplus += len(sources) - len(pairs)
             silent = silent[len(pairs) :]
-        self._report(tally, found, silent, first)
-        if len(silent) * group == len(found.rewards):
+        self._report(tally, answers, silent, first)
+        if len(silent) * group == len(answers.rewards):
             raise NoSignalError(tally.advice())
 
     def _signals(self, rewards: Tensor) -> list[bool]:
@@ -177,22 +177,22 @@ class DynamicSampling:
         high = values.nan_to_num(-math.inf).amax(1)
         return [bool(one) for one in (high - low > _EQUAL).any(1)]
 
-    def _rows_wanted(self, missing: int, tally: "_Tally", own: int) -> int:
+    def _rows_wanted(self, missing: int, tally: "_Tally", rows: int) -> int:
         """Return the rows per process of the next round, estimated from the share of groups with a signal.
 
         A round is a whole number of groups over all processes, and on each where the batch is.
         """
         processes, group = self.trainer.accelerator.num_processes, self.trainer.num_generations
-        unit = group if own % group == 0 else math.lcm(group, processes) // processes
+        unit = group if rows % group == 0 else math.lcm(group, processes) // processes
         groups = math.ceil(missing * tally.groups / tally.signals) if tally.signals else math.inf
         wanted = groups * group / processes
-        return int(min(math.ceil(wanted / unit) * unit, own)) if wanted < own else own
+        return int(min(math.ceil(wanted / unit) * unit, rows)) if wanted < rows else rows
 
     def _further(self, fresh: Iterator[Row], count: int) -> Answers:
         """Answer and score that many fresh rows on each process.
 
-        TRL prepares rows (environments, images, tools) in the method that is called; nothing
-        after the rewards is needed of it.
+        TRL prepares rows (environments, images, tools) in the method that is called; what it does after the
+        rewards is not needed.
         """
         trainer = self.trainer
         group, processes = trainer.num_generations, trainer.accelerator.num_processes
@@ -220,21 +220,21 @@ class DynamicSampling:
         seen = set(self._of_all([_key(row) for row in rows]))
         return fresh_rows(trainer.train_dataset, [trainer.args.seed, *self._drawn], seen)
 
-    def _of_all(self, own: list[Any]) -> list[Any]:
+    def _of_all(self, values: list[Any]) -> list[Any]:
         """Return the items of all processes, in their order."""
         if self.trainer.accelerator.num_processes == 1:
-            return own
+            return values
         from accelerate.utils import gather_object
 
-        return list(gather_object(own))
+        return list(gather_object(values))
 
-    def _exchange(self, found: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
+    def _exchange(self, answers: Answers, more: Answers, pairs: list[tuple[int, int]]) -> None:
         """Replace groups without a signal by those of a further round, wherever their rows are."""
         group, accelerator = self.trainer.num_generations, self.trainer.accelerator
-        own, theirs = len(found.rows), len(more.rows)
-        begin, other = accelerator.process_index * own, accelerator.process_index * theirs
+        ours, theirs = len(answers.rows), len(more.rows)
+        begin, other = accelerator.process_index * ours, accelerator.process_index * theirs
         rows = [(old * group + k, new * group + k) for old, new in pairs for k in range(group)]
-        self._align(found, more)
+        self._align(answers, more)
         sent = {
             new: [column[new - other] for column in more.columns]
             for _, new in rows
@@ -242,20 +242,20 @@ class DynamicSampling:
         }
         arrived = {row: entry for part in self._of_all([sent]) for row, entry in part.items()}
         for old, new in rows:
-            found.rewards[old] = more.rewards[new]
-            if begin <= old < begin + own:
-                for column, value in zip(found.columns, arrived[new], strict=True):
+            answers.rewards[old] = more.rewards[new]
+            if begin <= old < begin + ours:
+                for column, value in zip(answers.columns, arrived[new], strict=True):
                     column[old - begin] = value
 
-    def _align(self, found: Answers, more: Answers) -> None:
+    def _align(self, answers: Answers, more: Answers) -> None:
         """Give the answers of both rounds the same columns in one order, on every process.
 
-        A process or a round alone may have some: samples that failed have a mask and a reason.
+        Only one process or one round may have some: samples that failed have a mask and a reason.
         """
-        both = (found, more)
-        made = [n for one in both for n, value in one.made.items() if value is not None]
+        both = (answers, more)
+        generated = [n for one in both for n, value in one.made.items() if value is not None]
         logged = [n for one in both for n in one.logged]
-        every = self._of_all([("made", n) for n in made] + [("logged", n) for n in logged])
+        every = self._of_all([("made", n) for n in generated] + [("logged", n) for n in logged])
         names = sorted(name for kind, name in set(every) if kind == "logged")
         for one in both:
             nothing = [None] * len(one.rows)
@@ -264,27 +264,27 @@ class DynamicSampling:
                 if ("made", name) in every and one.made[name] is None:
                     one.made[name] = _filled(name, one)
             if "extra_fields" in one.made:
-                # The rows have them as columns; TRL would write those of the first round over them.
+                # The rows have them as columns, which TRL would overwrite with those of the first round.
                 one.made["extra_fields"] = {}
 
-    def _log_again(self, found: Answers) -> None:
-        for name, values in found.logged.items():
+    def _log_again(self, answers: Answers) -> None:
+        for name, values in answers.logged.items():
             self.trainer._log_completion_extra(name, values)
 
-    def _report(self, tally: "_Tally", found: Answers, silent: list[int], first: float) -> None:
-        failed, lost = self.trainer.failed, sum(reason is not None for reason in found.failed)
-        own = torch.tensor(
-            [tally.tokens, found.tokens, lost], device=self.trainer.accelerator.device
+    def _report(self, tally: "_Tally", answers: Answers, silent: list[int], first: float) -> None:
+        failed, lost = self.trainer.failed, sum(reason is not None for reason in answers.failed)
+        counts = torch.tensor(
+            [tally.tokens, answers.tokens, lost], device=self.trainer.accelerator.device
         )
-        made, kept, lost = self.trainer.accelerator.gather(own).view(-1, 3).sum(0).tolist()
-        failed.reasons, failed.of_batch = found.failed, lost
+        generated, kept, lost = self.trainer.accelerator.gather(counts).view(-1, 3).sum(0).tolist()
+        failed.reasons, failed.of_batch = answers.failed, lost
         for name, value in {
             "signal_share": tally.signals / tally.groups,
             "gen_batches": tally.rounds,
             "dropped_groups": tally.groups - tally.signals - len(silent),
             "surplus_groups": tally.surplus,
             "unfilled_groups": len(silent),
-            "extra_tokens": made - kept,
+            "extra_tokens": generated - kept,
             "extra_failed": failed.of_all - lost,
             "reward_of_all": first,
         }.items():
@@ -327,7 +327,7 @@ class _Tally:
                 "test CONFIG`, begin with easier prompts or a model that was trained on such answers"
             )
         else:
-            what = "if that is the best there is, the prompts are solved: end here, or take harder ones"
+            what = "if no reward is better, the prompts are solved: end here, or take harder ones"
         return (
             f"trl.dynamic_sampling: all answers to each prompt had one reward, in all {self.groups} groups "
             f"of {self.rounds} rounds (mean reward {reward:g} in {count} of them): {what}; or raise "
@@ -336,9 +336,9 @@ class _Tally:
 
 
 def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Row]:
-    """Yield rows of a dataset without end, in an order that follows from the seed.
+    """Yield rows of a dataset endlessly, in an order that depends on the seed.
 
-    No prompt comes twice, nor one that was seen, before all have come.
+    No prompt is repeated, nor one that was seen before, until all have been drawn.
     """
     order = np.random.default_rng(seed)
     while True:

@@ -104,7 +104,7 @@ def _per_process(numbers: Batches, feature: str | None) -> str | None:
     return (
         f"{feature} needs all answers to a prompt on one device: micro_batch_size {numbers.batch} · "
         f"{_counted(numbers.steps, 'step')} = {rows} answers of a process do not divide into groups of "
-        f"{numbers.group}; {_advice(numbers, alone=True)}"
+        f"{numbers.group}; {_advice(numbers, one_process=True)}"
     )
 
 
@@ -129,9 +129,9 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word if number == 1 else plural}"
 
 
-def _advice(numbers: Batches, *, alone: bool = False) -> str:
+def _advice(numbers: Batches, *, one_process: bool = False) -> str:
     """Return a number of steps and a micro-batch size that would work."""
-    processes = 1 if alone else numbers.processes or 1
+    processes = 1 if one_process else numbers.processes or 1
     need = numbers.group // gcd(numbers.batch * processes, numbers.group)
     steps = -(-numbers.steps // need) * need
     return f"set gradient_accumulation_steps: {steps}, or micro_batch_size: {numbers.group}"

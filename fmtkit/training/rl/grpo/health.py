@@ -43,8 +43,8 @@ class OnlineHealth:
 
     def last(self, metric: str, count: int = _PATIENCE) -> list[float]:
         """Return a metric in the last logs that have it; an empty list while there are too few."""
-        found = [log[metric] for log in self.recent if metric in log]
-        return found[-count:] if len(found) >= count else []
+        values = [log[metric] for log in self.recent if metric in log]
+        return values[-count:] if len(values) >= count else []
 
     def _means(self, log: Log) -> Iterator[tuple[str, float]]:
         """Yield the mean of each reward function whose scale the limits know."""

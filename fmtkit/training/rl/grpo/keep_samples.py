@@ -21,13 +21,13 @@ def rows_of(
     weights: Sequence[float] | None = None,
     masks_cut: bool = False,
 ) -> Iterator[Row]:
-    """Yield rows of the last generation that TRL's trainers keep: the first groups, each whole.
+    """Yield rows of the last generation that TRL's trainers keep: the first groups, each complete.
 
     Args:
         logs: A trainer's `_logs`. Its extra columns `tokens` (int), `cut` (bool) and `masked` (why an
             answer is not trained on, None where it is) become columns of that name, the others `extra/…`.
         group: Answers to a prompt.
-        weights: Of the reward functions, for the column `reward`; 1 each where there are none.
+        weights: Of the reward functions, for the column `reward`; 1 each if there are none.
         masks_cut: Answers that were cut off are not trained on.
     """
     count = min(max(1, ROWS // group) * group, len(logs["prompt"]))
@@ -112,7 +112,7 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
     """Return the callback, for a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and ours."""
     from transformers import TrainerCallback
 
-    own = _Keeper(table, trainer)
+    sample_keeper = _Keeper(table, trainer)
 
     class KeepSamples(TrainerCallback):
         """Watches the trainer; only rank 0 writes."""
@@ -125,18 +125,18 @@ def keeper(table: SampleTable, trainer: Any) -> Any:
                 and "loss" in values
                 and not _ANSWERED.isdisjoint(values)
             ):
-                own.keep(state.global_step)
+                sample_keeper.keep(state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             del args, control
             if state.is_world_process_zero and table.logs:
                 table.write()
-                own.show()
+                sample_keeper.show()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            # A run of fewer steps than one log takes has answers all the same.
+            # A run of fewer steps than the first log takes has answers too.
             if state.is_world_process_zero and not table.logs and len(trainer._logs["prompt"]):
-                own.keep(state.global_step)
+                sample_keeper.keep(state.global_step)
             self.on_save(args, state, control)
 
     return KeepSamples()

@@ -44,14 +44,14 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         return values
 
     def _generate(self, model: Any, prompts: Any, images: Any = None) -> Any:
-        made = super()._generate(model, prompts, images)  # type: ignore[no-untyped-call]
-        self._mask = made[3]
-        return made
+        generated = super()._generate(model, prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = generated[3]
+        return generated
 
     def _generate_vllm(self, prompts: Any, images: Any = None) -> Any:
-        made = super()._generate_vllm(prompts, images)  # type: ignore[no-untyped-call]
-        self._mask = made[3]
-        return made
+        generated = super()._generate_vllm(prompts, images)  # type: ignore[no-untyped-call]
+        self._mask = generated[3]
+        return generated
 
     def _calculate_rewards_from_functions(
         self, prompts: Sequence[Any], completions: Sequence[Any], *ids: Any, **columns: Any
@@ -71,7 +71,7 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         return self._without_failed(total, order)
 
     def _without_failed(self, total: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-        """Take the pair of an answer without a reward out of the loss; its place in the mean stays.
+        """Leave the pair of an answer without a reward out of the loss; it still counts in the mean.
 
         TRL adds a reward that is None as 0, and looks at the mask after it has the rewards.
         """
@@ -89,14 +89,14 @@ class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):
         lost = lost.to(total.device)
         pairs = lost | lost.roll(len(lost) // 2)
         self._mask[pairs] = 0
-        # What is logged of the scores knows the other answer of the pair alone.
+        # The logged scores are only those of the other answer of the pair.
         return torch.where(lost, total.roll(len(lost) // 2), total)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log how many samples failed and what calls took, as means since the last time."""
         if "loss" in logs:
-            found, self._measured = self._measured, {}
-            logs |= {name: sum(values) / len(values) for name, values in found.items()}
+            measured, self._measured = self._measured, {}
+            logs |= {name: sum(values) / len(values) for name, values in measured.items()}
         super().log(logs, start_time)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:

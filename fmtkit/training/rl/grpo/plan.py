@@ -59,7 +59,7 @@ def _method(subject: Subject) -> str | None:
     if subject.config.text("trl.backend") != "async" or async_plan.is_async(chosen):
         return None
     able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
-    return f"trl.backend: async: TRL has it for {able} alone, not for {chosen.method}"
+    return f"trl.backend: async: TRL has it only for {able}, not for {chosen.method}"
 
 
 def _features(subject: Subject) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _features(subject: Subject) -> Iterator[str]:
         if value is not None and value != IDLE.get(name):
             able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
             yield (
-                f"trl.{name}: TRL's trainer for {chosen.method} has nothing of the kind; it is for "
+                f"trl.{name}: TRL's trainer for {chosen.method} has no such feature; it is for "
                 f"{able}"
             )
 
@@ -91,8 +91,8 @@ def _metric(subject: Subject) -> str | None:
     if not names or elsewhere or "rewards" not in subject.runner.needs:
         return None
     places = places_of(config.source)
-    found = entries.read(naming.others(config.get("trl.reward_funcs")), places)
-    known = {name for entry in found for name in (entry.label, entry.name)}
+    rewards = entries.read(naming.others(config.get("trl.reward_funcs")), places)
+    known = {name for entry in rewards for name in (entry.label, entry.name)}
     wrong = next((name for name in names if name not in known), None)
     if wrong is None:
         return None
@@ -124,8 +124,8 @@ def _replay(subject: Subject) -> str | None:
 def _weights(subject: Subject) -> None:
     config = subject.config
     rewards = naming.listed(config.get("trl.reward_funcs"))
-    own = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if "rewards" in subject.runner.needs and rewards and not own:
+    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
+    if "rewards" in subject.runner.needs and rewards and not has_environment:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 
@@ -143,7 +143,7 @@ CHECKS = (
     Check(
         "online_feature",
         "config",
-        "keys of fmtkit's GRPO trainer with a method of another trainer",
+        "keys of fmtkit's GRPO trainer with a method of a different trainer",
         _features,
     ),
     Check(

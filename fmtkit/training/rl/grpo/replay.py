@@ -4,7 +4,7 @@ A group has a signal if an advantage in it is not zero. The stored advantages ar
 log-probabilities of the old policy are recomputed, unless the stored ones are asked for.
 
 TRL pads prompts on the left and completions on the right, each batch to its own longest row: a row of
-another batch fits in only after its padding is taken off.
+a different batch fits in only after its padding is removed.
 """
 
 import heapq
@@ -38,7 +38,7 @@ class ReplayBuffer(Generic[Member]):
     """The best `size` groups so far. It belongs to one process, and no checkpoint holds it."""
 
     def __init__(self, size: int, seed: int) -> None:
-        """Start empty; draws depend on the seed, and leave torch's generator alone."""
+        """Start empty; draws depend on the seed, and do not touch torch's generator."""
         self.size = size
         self._entries: list[_Entry[Member]] = []
         self._ages = count(0, -1)
@@ -95,7 +95,7 @@ def rows_of(batch: Mapping[str, Any], indices: Sequence[int]) -> list[TokenRow]:
 
 
 def _row(batch: Mapping[str, Any], index: int) -> TokenRow:
-    # A completion that was cut may be masked as a whole; one masked token keeps its row in shape.
+    # A completion that was cut may be masked completely; one masked token keeps its row in shape.
     length = max(1, int(batch["completion_mask"][index].sum()))
     return TokenRow(
         prompt=batch["prompt_ids"][index][batch["prompt_mask"][index].bool()].cpu(),
@@ -118,7 +118,7 @@ def placed(
     multiple: int | None = None,
 ) -> dict[str, Any]:
     """Replace the rows with these numbers, and pad the whole batch again."""
-    whole = [
+    batch_rows = [
         rows.get(index) or _row(batch, index) for index in range(batch["completion_ids"].size(0))
     ]
     device = batch["completion_ids"].device
@@ -127,16 +127,16 @@ def placed(
         out = pad(parts, padding_value=value, padding_side=side, pad_to_multiple_of=multiple)
         return out.to(device)
 
-    ones = [torch.ones_like(row.prompt) for row in whole]
+    ones = [torch.ones_like(row.prompt) for row in batch_rows]
     out = dict(batch) | {
-        "prompt_ids": padded([row.prompt for row in whole], pad_token, "left"),
+        "prompt_ids": padded([row.prompt for row in batch_rows], pad_token, "left"),
         "prompt_mask": padded(ones, 0, "left"),
-        "completion_ids": padded([row.completion for row in whole], pad_token, "right"),
-        "advantages": torch.tensor([row.advantage for row in whole], device=device),
+        "completion_ids": padded([row.completion for row in batch_rows], pad_token, "right"),
+        "advantages": torch.tensor([row.advantage for row in batch_rows], device=device),
     }
     for name, value in FILLED.items():
         if name in batch:
-            out[name] = padded([row.values[name] for row in whole], value, "right")
+            out[name] = padded([row.values[name] for row in batch_rows], value, "right")
     return out
 
 
@@ -147,7 +147,7 @@ _SILENT = 1e-6
 
 
 class Replay:
-    """Fills batches of one trainer from a buffer; the batch of a process holds whole groups."""
+    """Fills batches of one trainer from a buffer; the batch of a process holds complete groups."""
 
     def __init__(self, trainer: Any, size: int, *, recompute: bool) -> None:
         """Keep `size` groups; `recompute` the old log-probabilities of what comes again."""
@@ -222,12 +222,12 @@ class Replay:
         return bool(accelerator.gather(flag).any())
 
     def _recomputed(self, batch: Batch, indices: Sequence[int]) -> Batch:
-        """Renew what depends on the old policy in the rows that came again."""
+        """Recompute what depends on the old policy in the replayed rows."""
         if self.recompute and "old_per_token_logps" in batch:
-            # Sharded models need the same forward passes on every process: there, of all rows.
-            alone = self.trainer.accelerator.num_processes == 1
+            # Sharded models need the same forward passes on every process, so all rows are recomputed there.
+            is_single = self.trainer.accelerator.num_processes == 1
             every = range(batch["completion_ids"].size(0))
-            asked = list(indices) if alone else list(every)
+            asked = list(indices) if is_single else list(every)
             fresh = dict(zip(asked, self._logps(batch, asked), strict=True))
             for index in indices:
                 batch["old_per_token_logps"][index] = fresh[index]
@@ -242,7 +242,7 @@ class Replay:
         return batch | {"old_per_token_logps": self._logps(batch, list(every))}
 
     def _logps(self, batch: Batch, indices: list[int]) -> Tensor:
-        """Return the log-probabilities [len(indices), T] under the policy as it is."""
+        """Return the log-probabilities [len(indices), T] under the current policy."""
         trainer = self.trainer
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)[indices]
         mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)[indices]
@@ -252,11 +252,11 @@ class Replay:
             logps, _, _ = trainer._get_per_token_logps_and_entropies(
                 model, ids, mask, kept, batch_size=trainer.args.per_device_train_batch_size
             )
-        found: Tensor = logps
-        return found
+        result: Tensor = logps
+        return result
 
     def _ratio(self, batch: Batch) -> Tensor:
-        """Compute TRL's ratio for the whole batch; for rows that stayed it is what it was."""
+        """Compute TRL's ratio for the whole batch; for rows that stayed it is unchanged."""
         trainer = self.trainer
         return importance_ratio(
             batch["old_per_token_logps"],

@@ -9,7 +9,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 WAITING = 256
-"""Most prompts that wait; the oldest is dropped for the newest."""
+"""The most prompts that wait; the oldest is dropped for the newest."""
 
 
 class Rerolls:

@@ -1,4 +1,4 @@
-"""TRL's RLOO trainer with dynamic sampling; without it, it is TRL's."""
+"""TRL's RLOO trainer with dynamic sampling; without dynamic sampling it computes what TRL's does."""
 
 from typing import Any
 
@@ -55,9 +55,9 @@ class FmtkitRLOOTrainer(RLOOTrainer):
         if ready is not None:
             return ready
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, ids)
-        found: Tensor = self.failed.masked(rewards, inputs)
+        masked: Tensor = self.failed.masked(rewards, inputs)
         self.failed.log_reasons()
-        return found
+        return masked
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; then print a summary of calls and rewards, and stop the reward workers."""

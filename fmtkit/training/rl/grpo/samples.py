@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 FILE = "completions.parquet"
 ROWS = 16
-"""Approximate rows of a log: whole groups, at least one."""
+"""Approximate rows of a log: complete groups, at least one."""
 MOST = 4096
 MOST_TEXT = 32_000_000
 """Rows of a run, and characters of their texts; beyond these, earlier logs are dropped."""
@@ -65,15 +65,15 @@ class SampleTable:
         """Return the step whose removal leaves the smallest gap; the first and the newest logs stay."""
         steps = list(self.logs)
         gaps = zip(steps, steps[1:-NEWEST], islice(steps, 2, None), strict=False)
-        found = min(((after - before, step) for before, step, after in gaps), default=None)
-        # Without any between them the texts are long: the newest log alone is kept for certain.
-        return steps[0] if found is None else found[1]
+        narrowest = min(((after - before, step) for before, step, after in gaps), default=None)
+        # Without any between them the answers are long: only the newest log is always kept.
+        return steps[0] if narrowest is None else narrowest[1]
 
     def _drop(self, step: int) -> None:
         del self.logs[step], self._texts[step]
 
     def write(self) -> None:
-        """Write the table; the file is whole at any time."""
+        """Write the table; the file is complete at any time."""
         rows = self.rows
         if not rows:
             return

@@ -12,7 +12,7 @@ from fmtkit.training.rl.grpo.samples import FILE, REWARD, Row
 
 PAGE = "answers.html"
 TEXT_SHOWN = 40_000
-"""Characters of a message in the page; the table has the whole."""
+"""Characters of a message in the page; the table has all of them."""
 _TITLE = 90
 _SHOWN = 16
 _LONGEST = 4000
@@ -47,32 +47,32 @@ def render(title: str, rows: Sequence[Row], how: str) -> str:
 
 def _index(rows: Sequence[Row], names: Sequence[str], *, counted: bool) -> list[list[Any]]:
     """Return the index that the page loads for each row; answers.js names its columns."""
-    found, group, last = [], -1, None
+    entries, group, last = [], -1, None
     for row in rows:
         if (row["step"], row["prompt"]) != last:
             group, last = group + 1, (row["step"], row["prompt"])
-        said = _said_of(row["completion"])
-        found.append(
+        messages = _said_of(row["completion"])
+        entries.append(
             [
                 row["step"],
-                row["tokens"] if counted else sum(len(text) for _, text in said),
+                row["tokens"] if counted else sum(len(text) for _, text in messages),
                 row.get("advantage"),
                 row.get("reward"),
                 [row.get(name) for name in names],
                 bool(row.get("cut")),
                 row.get("masked"),
                 group,
-                " ".join(" ".join(text for _, text in said)[: 4 * _TITLE].split())[:_TITLE],
+                " ".join(" ".join(text for _, text in messages)[: 4 * _TITLE].split())[:_TITLE],
             ]
         )
-    return found
+    return entries
 
 
 def _packed(row: Row) -> dict[str, Any]:
     extra = {n.removeprefix("extra/"): v for n, v in row.items() if n.startswith("extra/") and v}
     return {
-        "prompt": [_cut(*said) for said in _said_of(row["prompt"])],
-        "completion": [_cut(*said) for said in _said_of(row["completion"])],
+        "prompt": [_cut(*message) for message in _said_of(row["prompt"])],
+        "completion": [_cut(*message) for message in _said_of(row["completion"])],
         "extra": {name: value[:_LONGEST] for name, value in extra.items()},
     }
 
@@ -83,7 +83,7 @@ def _cut(role: str, text: str) -> tuple[str, str, int]:
 
 
 def section(run: Path) -> str:
-    """Return the part of the run's page, escaped; an empty text where the run kept no answers."""
+    """Return the part of the run's page, escaped; an empty string if the run kept no answers."""
     file = run / FILE
     if not file.is_file():
         return ""
@@ -113,7 +113,7 @@ def _shown(value: object) -> str:
         return f"{value:.3g}"
     if not isinstance(value, str):
         return "" if value is None else str(value)
-    text = "\n".join(f"{role}: {said}" if role else said for role, said in _said_of(value))
+    text = "\n".join(f"{role}: {content}" if role else content for role, content in _said_of(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
 
 

@@ -39,7 +39,7 @@ class GrpoSettings:
 
 
 def read_settings(section: Mapping[str, object] | None) -> GrpoSettings:
-    """Read the keys of the section `rl` that concern the trainer; other keys are another's."""
+    """Read the keys of the section `rl` that concern the trainer; other parts read the other keys."""
     given = section or {}
     names = GrpoSettings.__dataclass_fields__
     values = {name: value for name, value in given.items() if name in names and value is not None}

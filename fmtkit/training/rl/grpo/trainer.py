@@ -49,8 +49,8 @@ class FmtkitGRPOTrainer(RolloutTrainer):
             rewards.group_size = lambda: self.group_size
             kwargs["reward_funcs"] = [*kwargs.get("reward_funcs", ()), *rewards.functions]
         super().__init__(**kwargs)
-        own = self.rollouts.masked_share
-        share = self.rollouts.max_failed_share if own is None else own
+        masked_share = self.rollouts.masked_share
+        share = self.rollouts.max_failed_share if masked_share is None else masked_share
         self.failed = FailedSamples(self, rewards, share)
         self._set_up()
 
@@ -88,9 +88,9 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         rerolls = self.rerolls
         if rerolls is None or self.state.global_step < rerolls.starts(self.state.max_steps):
             return list(rows)
-        found, count = rerolls.injected(rows, self.num_generations)
+        with_rerolls, count = rerolls.injected(rows, self.num_generations)
         self._metrics["train"]["reroll/injected"].append(float(count))
-        return found
+        return with_rerolls
 
     def _generate_and_score_completions(self, inputs: list[Row]) -> dict[str, Any]:
         training = self.model.training
@@ -131,9 +131,9 @@ class FmtkitGRPOTrainer(RolloutTrainer):
         `rewards` [N, F] are those of all processes.
         """
         start = self.accelerator.process_index * count
-        own = rewards[start : start + count]
-        totals = (own * self.reward_weights.to(own.device)).nansum(dim=1)
-        totals[torch.isnan(own).all(dim=1)] = torch.nan
+        local = rewards[start : start + count]
+        totals = (local * self.reward_weights.to(local.device)).nansum(dim=1)
+        totals[torch.isnan(local).all(dim=1)] = torch.nan
         return totals
 
     def answers(self, prompts: list[Any]) -> Any:
@@ -145,11 +145,11 @@ class FmtkitGRPOTrainer(RolloutTrainer):
     def _log_lengths(self, ids: list[list[int]]) -> None:
         """Log each answer's length in tokens and whether it was truncated, unless a reward logs them."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        own: dict[str, list[Any]] = {
+        lengths: dict[str, list[Any]] = {
             "tokens": [len(answer) for answer in ids],
             "cut": [not answer or answer[-1] not in ends for answer in ids],
         }
-        for name, values in own.items():
+        for name, values in lengths.items():
             if name not in self._pending_extra_logs:
                 self._log_completion_extra(name, values)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 def is_silent(trainer: Any, advantages: Tensor) -> bool:
     """Return whether the loss of a micro-batch has no gradient, on any process.
 
-    A KL term, an entropy bonus and the balance of experts have gradients of their own.
+    A KL term, an entropy bonus and the balance of experts have their own gradients.
     """
     if trainer.beta or trainer._entropy_bonus_enabled or trainer.aux_loss_enabled:
         return False
@@ -22,7 +22,7 @@ def is_silent(trainer: Any, advantages: Tensor) -> bool:
 def zero_loss(model: Any, inputs: dict[str, Any]) -> Tensor:
     """Return a zero that depends on every weight: one token's log-probability times zero.
 
-    The forward pass is not left out altogether: DDP, FSDP and ZeRO exchange gradients of the
+    The forward pass is not skipped entirely: DDP, FSDP and ZeRO exchange gradients of the
     earlier micro-batches in the backward pass that belongs to it.
     """
     ids = inputs["prompt_ids"][:1, -1:].repeat(1, 2)

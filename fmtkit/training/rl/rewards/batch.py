@@ -1,4 +1,4 @@
-"""A batch as TRL passes it to a reward function, its parts of whole groups, and what is logged meanwhile."""
+"""A batch as TRL passes it to a reward function, its parts of complete groups, and what they log."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 CONTEXT = frozenset({"trainer_state", "log_extra", "log_metric"})
-"""Arguments that are not columns: one for the whole batch."""
+"""Arguments that are not columns: one for the entire batch."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts, completions and columns, row by row; `first` is the first row's place in the whole."""
+    """Prompts, completions and columns, row by row; `first` is the first row's place in the full batch."""
 
     prompts: Sequence[Any]
     completions: Sequence[Any]
@@ -34,8 +34,8 @@ class Batch:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments as TRL passes them to a function."""
-        own = {"prompts": self.prompts, "completions": self.completions}
-        return {**own, "completion_ids": self.completion_ids, **self.columns, **self.context}
+        named = {"prompts": self.prompts, "completions": self.completions}
+        return {**named, "completion_ids": self.completion_ids, **self.columns, **self.context}
 
 
 def batch_of(
@@ -51,7 +51,7 @@ def batch_of(
 
 
 def group_starts(prompts: Sequence[Any], size: int | None) -> list[int]:
-    """Return where the groups begin: every `size` rows, or where the prompt changes.
+    """Return the starts of the groups: every `size` rows, or where the prompt changes.
 
     Rows that do not make complete groups count as one group, since no split is known to be safe.
     """
@@ -78,7 +78,7 @@ Logged = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 
 
 class Recorder:
-    """Stands in for a logging function; its calls are appended to a list."""
+    """Replaces a logging function; its calls are appended to a list."""
 
     def __init__(self, name: str, logged: list[Logged]) -> None:
         """Record under this name."""

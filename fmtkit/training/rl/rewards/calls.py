@@ -77,7 +77,7 @@ class Called:
     seconds: float
     retries: int = 0
     masks: bool = False
-    """Whether single samples may fail; a function that needs the whole batch fails for all of it."""
+    """Whether single samples may fail; a function that needs the full batch fails for all of it."""
 
     def __call__(self, batch: Batch) -> list[Value]:
         """Return the rewards of a batch; raise RewardError for any error."""
@@ -85,9 +85,9 @@ class Called:
             returned = self._tried(batch, self.seconds, self.retries)
         except OverdueError as error:
             raise self.overdue(len(batch), error.where) from error
-        except _RaisedError as found:
-            row = self._row(batch, type(found.error))
-            raise self.raised(found.error, batch, row) from found.error
+        except _RaisedError as raised:
+            row = self._row(batch, type(raised.error))
+            raise self.raised(raised.error, batch, row) from raised.error
         return checked(returned, len(batch), self.label, batch.first)
 
     def scored(self, batch: Batch) -> Scored:
@@ -117,15 +117,15 @@ class Called:
         return len(batch) if getattr(self.function, "needs_full_batch", False) else 1
 
     def _part(self, batch: Batch, rows: range, seconds: float) -> list[Value]:
-        """Score some rows; what is logged for each answer is left out where not all are scored together."""
+        """Score some rows; what is logged for each answer is left out if not all are scored together."""
         part = batch.part(rows.start, rows.stop)
         ends = len(rows) in {len(batch), self.least(batch)}
         context, logged = recording(part.context)
         quiet = replace(part, context=context)
         returned = self._tried(quiet, seconds, self.retries if ends else 0)
         values = checked(returned, len(part), self.label, part.first)
-        whole = len(rows) == len(batch)
-        replay(batch.context, [one for one in logged if whole or one[0] != "log_extra"])
+        is_complete = len(rows) == len(batch)
+        replay(batch.context, [one for one in logged if is_complete or one[0] != "log_extra"])
         return values
 
     def _reason(self, error: Exception, rows: Batch) -> str:
@@ -139,7 +139,7 @@ class Called:
         return retried(partial(self._returned, batch, seconds), retries, final=(FinalRewardError,))
 
     def _returned(self, batch: Batch, seconds: float) -> Any:
-        """Return the function's result; raise _RaisedError for an error of its own."""
+        """Return the function's result; raise _RaisedError for an error that it raises."""
         try:
             return within(seconds, lambda: self._called(batch))
         except (OverdueError, RewardError):
@@ -163,7 +163,7 @@ class Called:
         place = self._place(where) if where is not None else ""
         return RewardError(
             f"reward {self.label} had not returned after {self.seconds:g} seconds for {count} "
-            f"completions{place}; give what it waits for a time limit of its own, or set "
+            f"completions{place}; set a time limit on what it waits for, or set "
             "trl.reward_timeout"
         )
 
@@ -197,13 +197,13 @@ class Called:
         return low
 
     def _raises(self, batch: Batch, kind: type[Exception]) -> bool:
-        """Return whether a part raises what the whole did; few rows may also be wrong in another way."""
+        """Return whether a part raises what the full batch did; few rows may also fail in a different way."""
         try:
             self._returned(batch, self.seconds)
         except OverdueError:
             return False
-        except _RaisedError as found:
-            return isinstance(found.error, kind)
+        except _RaisedError as raised:
+            return isinstance(raised.error, kind)
         return False
 
     def _file(self) -> str | None:
@@ -215,14 +215,14 @@ class Called:
     def _place(self, where: TracebackType | None) -> str:
         file = self._file()
         frames = traceback.extract_tb(where)
-        own = [frame for frame in frames if frame.filename == file] or frames
-        if not own:
+        in_file = [frame for frame in frames if frame.filename == file] or frames
+        if not in_file:
             return ""
-        return f" ({Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line})"
+        return f" ({Path(in_file[-1].filename).name}:{in_file[-1].lineno}: {in_file[-1].line})"
 
 
 def check_columns(called: Called, columns: Collection[str]) -> None:
-    """Raise OptionError if the rows lack a column that the function needs, or have one too many."""
+    """Raise OptionError if a column that the function needs is missing, or one has an argument's name."""
     taken = sorted({*_OURS, *CONTEXT}.intersection(columns) - {"completion_ids"})
     if taken:
         raise OptionError(
@@ -232,8 +232,8 @@ def check_columns(called: Called, columns: Collection[str]) -> None:
     if own_check is not None:
         own_check(columns)
     given = {*_OURS, *CONTEXT, "environments", *called.options, *columns}
-    found = inspect.signature(called.function).parameters.values()
-    for parameter in found:
+    declared = inspect.signature(called.function).parameters.values()
+    for parameter in declared:
         is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
         if not is_named or parameter.default is not parameter.empty or parameter.name in given:
             continue

@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Return the name in TRL's metrics, with its module if another reward has the same name."""
+        """Return the name in TRL's metrics, with its module if a second reward has the same name."""
         return self.path.rpartition(".")[2] or self.model.rstrip("/").rpartition("/")[2]
 
 
@@ -64,8 +64,8 @@ def resolved(value: object) -> object:
 
 def _resolved(item: object) -> object:
     name, options = _split(item)
-    package, _, own = name.rpartition(".")
-    default = getattr(LIBRARY.get(own), "verifier", None) if package == LIBRARY_PATH else None
+    package, _, short = name.rpartition(".")
+    default = getattr(LIBRARY.get(short), "verifier", None) if package == LIBRARY_PATH else None
     return item if default is None else {name: {"verifier": default, **options}}
 
 
@@ -78,41 +78,43 @@ def missing(value: object, places: Sequence[Path]) -> list[str]:
     return []
 
 
-def make(found: Callable[..., Any], entry: Entry) -> tuple[Callable[..., Any], Options]:
+def make(reward: Callable[..., Any], entry: Entry) -> tuple[Callable[..., Any], Options]:
     """Return the callable of a reward, and its options: a class is instantiated with them.
 
     Raises OptionError for options that the class or the function does not take.
     """
-    _check_options(found, entry)
-    if not inspect.isclass(found):
-        return found, entry.options
+    _check_options(reward, entry)
+    if not inspect.isclass(reward):
+        return reward, entry.options
     try:
-        instance = found(**entry.options)
+        instance = reward(**entry.options)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{KEY}: {entry.label}: {error}") from error
     if not callable(instance):
-        raise OptionError(f"{KEY}: {entry.label}: {found.__name__} has no __call__")
+        raise OptionError(f"{KEY}: {entry.label}: {reward.__name__} has no __call__")
     return instance, {}
 
 
 def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], bool]:
     """Return the names that a function takes, and whether it takes any other as well."""
-    found = inspect.signature(function).parameters.values()
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in found)
-    named = frozenset(p.name for p in found if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
+    declared = inspect.signature(function).parameters.values()
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in declared)
+    named = frozenset(
+        p.name for p in declared if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}
+    )
     return named, takes_all
 
 
-def _check_options(found: Callable[..., Any], entry: Entry) -> None:
-    names, takes_all = parameters(found)
+def _check_options(reward: Callable[..., Any], entry: Entry) -> None:
+    names, takes_all = parameters(reward)
     for name in entry.options:
         if name not in names and not takes_all:
             near = near_match(name, names)
             advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
             raise OptionError(f"{KEY}: {entry.label} has no option named {name!r}; {advice}")
-    if not inspect.isclass(found):
+    if not inspect.isclass(reward):
         return
-    needed = [p.name for p in inspect.signature(found).parameters.values() if _is_needed(p)]
+    needed = [p.name for p in inspect.signature(reward).parameters.values() if _is_needed(p)]
     missing = [name for name in needed if name not in entry.options]
     if missing:
         raise OptionError(f"{KEY}: {entry.label} needs the option {', '.join(missing)}")

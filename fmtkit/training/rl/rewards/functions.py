@@ -29,17 +29,17 @@ from fmtkit.training.rl.rewards.verdicts import (
 
 
 class Cutting:
-    """Cuts batches into parts of whole groups; all functions of a run share one."""
+    """Cuts batches into parts of complete groups; all functions of a run share one."""
 
     def __init__(self, groups: int) -> None:
-        """Cut after that many groups; 0 leaves batches whole."""
+        """Cut after that many groups; 0 leaves batches unsplit."""
         self.groups = groups
         self.group_size: int | Callable[[], int] | None = None
 
     def cut(self, batch: Batch, called: Called, workers: int) -> list[Batch]:
         """Return the parts that a function is called with, one after another or side by side."""
-        whole = getattr(called.function, "needs_full_batch", False)
-        if whole or not len(batch) or not (self.groups or workers > 1):
+        needs_all = getattr(called.function, "needs_full_batch", False)
+        if needs_all or not len(batch) or not (self.groups or workers > 1):
             return [batch]
         size = self.group_size() if callable(self.group_size) else self.group_size
         starts = group_starts(batch.prompts, size)
@@ -80,9 +80,9 @@ class _Standing:
         values = scored.values
         if self.failures is not None:
             self.failures.add(scored.failed)
-            texts = [f"completion {shown(one)}" for one in batch.completions]
+            descriptions = [f"completion {shown(one)}" for one in batch.completions]
             label = f"reward {self.called.label}"
-            self.failures.timings.add(label, scored.seconds, self.called.seconds, texts)
+            self.failures.timings.add(label, scored.seconds, self.called.seconds, descriptions)
         if self.judged is not None:
             log_metric = batch.context.get("log_metric")
             self.judged.add(self.index, batch.completions, values, log_metric)
@@ -115,7 +115,7 @@ class Reward(_Standing):
 
 
 class AsyncReward(_Standing):
-    """A coroutine function; it runs on a loop of its own, since a blocking call would stop TRL's."""
+    """A coroutine function; it runs on its own loop, since a blocking call would stop TRL's."""
 
     async def __call__(
         self,
@@ -128,10 +128,10 @@ class AsyncReward(_Standing):
         batch = batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
         try:
-            found = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
+            scored = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
         except RewardError as error:
             return self.lost(batch, error)
-        return self.finish(batch, Scored.joined(found))
+        return self.finish(batch, Scored.joined(scored))
 
     async def _part(self, batch: Batch, seconds: float) -> Scored:
         """Score a batch; if it fails and samples may fail, score each half."""
@@ -187,7 +187,7 @@ _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the one loop on which all coroutines of users run, in a thread of its own."""
+    """Return the one loop on which all coroutines of users run, in its own thread."""
     if not _LOOPS:
         _LOOPS.append(asyncio.new_event_loop())
         threading.Thread(target=_LOOPS[0].run_forever, daemon=True).start()

@@ -146,7 +146,7 @@ def load_rewards(
 ) -> Rewards:
     """Load what `trl.reward_funcs` names; a list may hold callables as well.
 
-    Raises OptionError for what cannot be loaded, and where the weights are not as many.
+    Raises OptionError for what cannot be loaded, and if there are not as many weights.
     """
     listed = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     named: list[Entry | Callable[..., Any]] = []

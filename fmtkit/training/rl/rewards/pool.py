@@ -1,7 +1,7 @@
 """Reward workers: processes that run reward functions, parts of a batch in parallel.
 
 They are spawned, not forked, and do not import the main module: TRL and torch are not loaded
-there. Each has a main thread of its own, so that functions may use `signal.alarm`.
+there. Each has its own main thread, so that functions may use `signal.alarm`.
 """
 
 import pickle
@@ -38,7 +38,7 @@ _PLAIN = (int, float, str, list, dict, type(None))
 def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
     """Return what a worker loads a function from, or None if it cannot be sent to one.
 
-    A named function is loaded by its name. The main module's are not there in a worker.
+    A named function is loaded by its name. Those of the main module do not exist in a worker.
     """
     if isinstance(item, Entry):
         return pickle.dumps(((), pickle.dumps(item)))
@@ -93,7 +93,7 @@ class Pool:
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
-        """Return whether a batch can be sent to another process: live environments cannot."""
+        """Return whether a batch can be sent to another process: live environments cannot be."""
         return "environments" not in batch.columns
 
     def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:
@@ -104,15 +104,15 @@ class Pool:
         while self._starts:
             self._starts.pop().result()
         self._asked = asked = [self._threads.submit(self._ask, item) for item in items]
-        found: list[Scored] = []
+        outcomes: list[Scored] = []
         try:
             for part, answer in zip(parts, asked, strict=True):
-                found.append(self._outcome(index, part, answer))
+                outcomes.append(self._outcome(index, part, answer))
         except RewardError:
             # The other parts are of no use, and the process could not end before they have.
             self.close()
             raise
-        return found
+        return outcomes
 
     def close(self) -> None:
         """Kill the workers; a later call starts them again."""
@@ -145,8 +145,8 @@ class Pool:
         if kind == "failed":
             raise RewardError(first, second)
         replay(part.context, second)
-        found: Scored = first
-        return found
+        scored: Scored = first
+        return scored
 
     def _items(self, index: int, parts: Sequence[Batch]) -> list[bytes] | None:
         """Return the parts as bytes, or None if a column cannot be pickled."""

@@ -36,23 +36,23 @@ def run(
     """
     plan = planning.plan(configs.load(config, overrides), partial=True)
     section = {a.name: a.value for a in plan.resolution.of("rl").values()}
-    found, weights, remarks = _functions(plan, section.get("reward_funcs"))
-    if not found or not plan.datasets:
-        raise OptionError(f"{plan.source}: {'datasets' if found else KEY}: nothing to run")
-    entries.check(found)
-    first, said = trial_rows.first_rows(plan, rows)
-    remarks += said
+    rewards, weights, remarks = _functions(plan, section.get("reward_funcs"))
+    if not rewards or not plan.datasets:
+        raise OptionError(f"{plan.source}: {'datasets' if rewards else KEY}: nothing to run")
+    entries.check(rewards)
+    first, notes = trial_rows.first_rows(plan, rows)
+    remarks += notes
     tried = trial_rows.given(first, completions) if completions else trial_rows.tried(first)
-    ids, said = _ids(plan, tried)
-    outcomes = _outcomes(found, weights, read_options(section), tried, ids)
-    return Trial(tuple(tried), outcomes, (*remarks, *said, *remarks_on(outcomes, tried)))
+    ids, notes = _ids(plan, tried)
+    outcomes = _outcomes(rewards, weights, read_options(section), tried, ids)
+    return Trial(tuple(tried), outcomes, (*remarks, *notes, *remarks_on(outcomes, tried)))
 
 
 def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float], list[str]]:
     """Return what is run, its weights, and what is not run: the reward of a Gym needs its servers."""
     named = naming.listed(value)
     kept = [number for number, item in enumerate(named) if naming.others([item])]
-    found = entries.read([named[number] for number in kept], places_of(plan.config.source))
+    rewards = entries.read([named[number] for number in kept], places_of(plan.config.source))
     gym = plan.config.is_true("nemo_gym_enabled")
     argument = plan.resolution.trainer.get("reward_weights")
     weights = argument.value if argument is not None else None
@@ -60,11 +60,11 @@ def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float
         entries.check_weights(weights, named)
     listed = weights if isinstance(weights, list) else [1.0] * len(named)
     remarks = ["the reward of the Gym is not run here: it asks its servers"] if gym else []
-    return found, [float(listed[number]) for number in kept], remarks
+    return rewards, [float(listed[number]) for number in kept], remarks
 
 
 def _outcomes(
-    found: Sequence[Entry],
+    rewards: Sequence[Entry],
     weights: Sequence[float],
     options: RewardOptions,
     tried: Sequence[Tried],
@@ -72,13 +72,13 @@ def _outcomes(
 ) -> tuple[Outcome, ...]:
     # What the user's modules print is not a result.
     with redirect_stdout(sys.stderr):
-        names = Rewards(found, RewardOptions()).names
+        names = Rewards(rewards, RewardOptions()).names
     here = RewardOptions(seconds=options.seconds)
     return tuple(
         Outcome(name, entry.label, weight)
         if entry.model
         else _outcome(name, weight, Rewards([entry], here, judged=False), tried, ids)
-        for name, entry, weight in zip(names, found, weights, strict=True)
+        for name, entry, weight in zip(names, rewards, weights, strict=True)
     )
 
 

@@ -75,20 +75,20 @@ class Trial:
 
 def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]:
     """Return what a user should look at: functions without a signal, or with a wrong one."""
-    said = []
+    remarks = []
     for outcome in outcomes:
         values = [value for value in outcome.rewards or () if value is not None]
         if outcome.is_model:
-            said.append(f"{outcome.label} is a reward model, which is not run here")
+            remarks.append(f"{outcome.label} is a reward model, which is not run here")
         elif outcome.error is None and not values:
-            said.append(f"{outcome.label} gives no completion a reward: it returns None for all")
+            remarks.append(f"{outcome.label} gives no completion a reward: it returns None for all")
         elif outcome.error is None and len(values) > 1 and len(set(values)) == 1:
-            said.append(
+            remarks.append(
                 f"{outcome.label} gives every completion {values[0]:g}: nothing is learned from that"
             )
         elif outcome.rewards is not None:
-            said += _beaten(outcome, tried)
-    return said
+            remarks += _beaten(outcome, tried)
+    return remarks
 
 
 def _beaten(outcome: Outcome, tried: Sequence[Tried]) -> list[str]:

@@ -19,7 +19,7 @@ from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
-from fmtkit.training.config.slices import wish_of
+from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 
@@ -29,7 +29,7 @@ _UNMEASURED: dict[str, Any] = {
     "max_length": None,
     "on_overlong": "keep",
 }
-"""Options of rows whose lengths nobody asks for."""
+"""Options of rows whose lengths do not matter."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,27 @@ def first_rows(plan: Plan, count: int) -> tuple[list[dict[str, Any]], list[str]]
     remarks: list[str] = []
     for dataset in plan.datasets:
         with tempfile.TemporaryDirectory() as folder:
-            found, said = _converted(plan, dataset, count, Path(folder))
-        rows += found
-        remarks += [f"{dataset.source}: {line}" for line in said]
+            converted, lines = _converted(plan, dataset, count, Path(folder))
+        rows += converted
+        remarks += [f"{dataset.source}: {line}" for line in lines]
     return rows, remarks
 
 
 def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
-    """Put completions to rows: the reference where there is one, nothing, and the question again."""
+    """Pair rows with completions: the reference if it exists, an empty one, and the question repeated."""
     out = []
     for number, row in enumerate(rows):
-        texts = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
+        answers = {"reference": _reference(row), "empty": "", "echo": _question(row["prompt"])}
         out += [
             Tried(number, row["prompt"], kind, _shaped(text, row["prompt"]), row)
-            for kind, text in texts.items()
+            for kind, text in answers.items()
             if text is not None
         ]
     return out
 
 
 def given(rows: Sequence[Mapping[str, Any]], path: str) -> list[Tried]:
-    """Put the completions of a file to rows: line by line, or by their own `row`."""
+    """Pair the completions of a file with rows: line by line, or by their own `row`."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -96,15 +96,21 @@ def _line(line: str, number: int, path: str, count: int) -> tuple[int, list[Any]
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"{where}: {error}; write a JSON text, or an object") from error
-    row, found = number, [value]
+    row, completions = number, [value]
     if isinstance(value, dict):
         row = value.get("row", number)
-        found = value.get("completions", [value["completion"]] if "completion" in value else [])
+        completions = value.get(
+            "completions", [value["completion"]] if "completion" in value else []
+        )
     if not isinstance(row, int) or not 0 <= row < count:
         raise OptionError(f"{where}: row {row!r}: there are rows 0 to {count - 1}; see --n")
-    if not isinstance(found, list) or not found or not all(map(_is_completion, found)):
+    if (
+        not isinstance(completions, list)
+        or not completions
+        or not all(map(_is_completion, completions))
+    ):
         raise OptionError(f"{where}: takes a string or messages under `completion`")
-    return row, found
+    return row, completions
 
 
 def _is_completion(value: Any) -> bool:
@@ -116,10 +122,10 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    wish = wish_of(dataset.entry, plan.config.get("seed"))
-    specs, _ = datasets.specs_of(dataset, wish)
+    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    specs, _ = datasets.specs_of(dataset, selection)
     options = replace(
-        datasets.options_of(plan, dataset, wish, local=False, split=False),
+        datasets.options_of(plan, dataset, selection, local=False, split=False),
         limit=count,
         hash="never",
         **_UNMEASURED,
@@ -134,12 +140,12 @@ def _converted(
     except NothingWrittenError as error:
         raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error
     bad = report.as_dict()["reasons"]
-    said = ", ".join(f"{code} {n}" for code, n in bad.items())
-    return _plain(out), [f"rows that are not sound are left out: {said}"] if bad else []
+    counts = ", ".join(f"{code} {n}" for code, n in bad.items())
+    return _plain(out), [f"rows that are not valid are left out: {counts}"] if bad else []
 
 
 def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
-    """Write the first rows of the sources as JSON lines: a transform runs over whole sources."""
+    """Write the first rows of the sources as JSON lines: a transform runs over complete sources."""
     path = folder / "head.jsonl"
     written = 0
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
@@ -179,8 +185,14 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reference(row: Mapping[str, Any]) -> str | None:
-    found = next((row[name] for name in REFERENCES if row.get(name) not in (None, "")), None)
-    return None if found is None else found if isinstance(found, str) else json.dumps(found)
+    reference = next((row[name] for name in REFERENCES if row.get(name) not in (None, "")), None)
+    return (
+        None
+        if reference is None
+        else reference
+        if isinstance(reference, str)
+        else json.dumps(reference)
+    )
 
 
 def _question(prompt: Any) -> str:
@@ -198,5 +210,5 @@ def _shaped(completion: Any, prompt: Any) -> Any:
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the columns of any row, except for the prompt: of several datasets, those of all."""
-    own = {"prompt", "completion", "completion_ids"}
-    return list(dict.fromkeys(name for row in rows for name in row if name not in own))
+    standard = {"prompt", "completion", "completion_ids"}
+    return list(dict.fromkeys(name for row in rows for name in row if name not in standard))

@@ -88,7 +88,7 @@ class OneBatch:
         self.seen = 0
         """Batches that all functions have scored."""
         self.is_fatal = False
-        """Whether a batch without a reward is an error, since the trainer would train on it all the same."""
+        """Whether a batch without a reward is an error, since the trainer would train on it anyway."""
         self.skipped = 0
         """Batches for which all functions returned None."""
 
@@ -101,7 +101,7 @@ class OneBatch:
     ) -> None:
         """Add a function's rewards; count the batch if it is the last one and there is no reward.
 
-        TRL gives such answers no advantage and continues; so does a run of ours, which says so once.
+        TRL gives such answers no advantage and continues; so does fmtkit, which says so once.
         Raises RewardError where they are fatal.
         """
         with self._lock:

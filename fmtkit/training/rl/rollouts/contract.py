@@ -4,7 +4,7 @@ TRL's contract: f(prompts, trainer) -> {"prompt_ids", "completion_ids", "logprob
 hold `num_generations` copies of each; the lists have one entry for each of them. `logprobs` are flat:
 one number for each token of a completion. `env_mask` is 1 where the model wrote the token, else 0.
 Any other key becomes a column for the reward functions: a list, or one value for all. The key
-`rollout_error` says of each answer why there is none, or None: such an answer is masked.
+`rollout_error` holds for each answer the reason why there is none, or None: such an answer is masked.
 """
 
 import time
@@ -28,7 +28,7 @@ class RolloutError(BetweenStepsError):
 class Rollout:
     """A user's rollout function that is checked at every call.
 
-    One that `samples_here` takes its answers from the model that trains.
+    One with `samples_here` takes its answers from the model in training.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class Rollout:
         self.function = function
         self.samples_here = samples_here
         self.takes_rows = bool(getattr(function, "takes_rows", False))
-        # What samples with the other processes must be called as they are, and on all of them at once.
+        # A function that samples together with the other processes must be called when they call it, and with
+        # all prompts at once.
         self.in_step = samples_here or bool(getattr(function, "in_step", False))
-        # An environment that runs each sample by itself has a time limit for each, and reports which failed.
+        # An environment that runs each sample separately has a time limit for each, and reports which failed.
         self.runs_alone = bool(getattr(function, "plays_alone", False))
         self.timings = getattr(function, "timings", None) or Timings()
 
@@ -58,24 +59,24 @@ class Rollout:
         self, prompts: list[Any], trainer: Any, rows: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[str, Any]:
         """Call the function, on any thread; prompts for which it failed have None for ids."""
-        own = list(trainer.rows if rows is None else rows) if self.takes_rows else []
+        given = list(trainer.rows if rows is None else rows) if self.takes_rows else []
         settings = getattr(trainer, "rollouts", None)
         started = time.perf_counter()
         if settings is None or self.in_step or self.runs_alone:
-            return self._called(prompts, trainer, own)
+            return self._called(prompts, trainer, given)
 
         def call(part: range, seconds: float) -> dict[str, Any]:
             chosen = slice(part.start, part.stop)
-            once = partial(self._called, prompts[chosen], trainer, own[chosen])
+            once = partial(self._called, prompts[chosen], trainer, given[chosen])
             return retried(partial(self._limited, seconds, once), settings.max_retries)
 
         limit = settings.rollout_timeout
         if settings.max_failed_share == 0 and processes() == 1:
             output = call(range(len(prompts)), limit)
         else:
-            group, alone = trainer.num_generations, settings.max_failed_share == 0
-            whole = len(prompts) if alone or len(prompts) % group else group
-            parts = list(in_parts(range(len(prompts)), call, limit, whole=whole))
+            group, none_may_fail = trainer.num_generations, settings.max_failed_share == 0
+            unit = len(prompts) if none_may_fail or len(prompts) % group else group
+            parts = list(in_parts(range(len(prompts)), call, limit, whole=unit))
             output = _joined(parts)
         each = (time.perf_counter() - started) / len(prompts)
         self.timings.add("rollout", [each] * len(prompts), limit, ["a batch"] * len(prompts))
@@ -86,8 +87,8 @@ class Rollout:
             return within(seconds, call)
         except OverdueError as error:
             raise RolloutError(
-                f"{self.name} had not returned after {seconds:g} seconds; give what it waits for a time "
-                "limit of its own, or raise trl.rollout_timeout"
+                f"{self.name} had not returned after {seconds:g} seconds; set a time limit on what it "
+                "waits for, or raise trl.rollout_timeout"
             ) from error
 
     def _called(
@@ -135,23 +136,23 @@ def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
             raise part.error
     if len(parts) == 1 and parts[0].value is not None:
         return parts[0].value
-    made = [part.value for part in parts if part.value is not None]
-    names = dict.fromkeys([*_NEEDED, *(name for one in made for name in one), ROLLOUT_ERROR])
+    outputs = [part.value for part in parts if part.value is not None]
+    names = dict.fromkeys([*_NEEDED, *(name for one in outputs for name in one), ROLLOUT_ERROR])
     out: dict[str, Any] = {name: [] for name in names}
     for part in parts:
         count, value = len(part.rows), part.value or {}
         for name in names:
-            found = value.get(name)
+            values = value.get(name)
             if name == ROLLOUT_ERROR and part.error is not None:
-                found = str(part.error)
-            out[name] += found if isinstance(found, list) else [found] * count
-    if all(one["logprobs"] is None for one in made):
+                values = str(part.error)
+            out[name] += values if isinstance(values, list) else [values] * count
+    if all(one["logprobs"] is None for one in outputs):
         out["logprobs"] = None
     return out
 
 
 def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
-    """Raise OptionError for a function that samples from the model in training, where that cannot be."""
+    """Raise OptionError for a function that samples from the model in training, where that is impossible."""
     if not rollout.samples_here or not (ahead or use_vllm):
         return
     why = "it cannot be prefetched" if ahead else "its answers are not from vLLM"

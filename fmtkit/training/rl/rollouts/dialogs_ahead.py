@@ -1,9 +1,9 @@
-"""Prefetch of whole conversations with tools or environments: TRL's own loop, on a copy of the trainer.
+"""Prefetch of complete conversations with tools or environments: TRL's own loop, on a copy of the trainer.
 
 The thread runs what TRL runs: it chooses and resets environments, asks the server, calls tools and asks
-again. Its copy of the trainer has a tokenizer, metrics and environments of its own, and no weights are
+again. Its copy of the trainer has its own tokenizer, metrics and environments, and no weights are
 transferred between two turns of a conversation. The main thread takes the conversations over when their batch
-trains, and the environments with them, since rewards may ask those.
+trains, and the environments with them, since rewards may use those.
 """
 
 import copy
@@ -57,7 +57,7 @@ class DialogGeneration:
         return partial(_prefetch, self._copy(trainer), rows)
 
     @contextmanager
-    def scoring(self, trainer: Any, made: Callable[[], Any]) -> Iterator[None]:
+    def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
         """Wrap TRL's scoring of finished conversations so that environments are not reset again."""
         factories, before = trainer.environment_factories, trainer.environments
         # TRL would draw and reset environments for this batch; `generate` puts it back.
@@ -70,14 +70,14 @@ class DialogGeneration:
                 trainer.environments = before
             else:
                 # Their rewards have been read; they are no longer used.
-                self.free.append(made().trainer._environment_pool)
+                self.free.append(wait().trainer._environment_pool)
 
     def generate(
-        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+        self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
     ) -> Any:
         """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
         del usual
-        prefetched: Prefetched = made()
+        prefetched: Prefetched = wait()
         if trainer.state.global_step != trainer._last_loaded_step:
             # As TRL does before it generates: the next conversations are of these weights.
             trainer.vllm_generation.sync_weights()
@@ -95,7 +95,7 @@ class DialogGeneration:
         return prefetched.answers
 
     def _copy(self, trainer: Any) -> Any:
-        """Return a copy of the trainer that may run in a thread, as the settings are now."""
+        """Return a copy of the trainer that may run in a thread, with the current settings."""
         copied = copy.copy(trainer)
         copied.processing_class = self.processing_class
         copied._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
@@ -118,7 +118,7 @@ def _prefetch(copied: Any, rows: Rows) -> Prefetched:
     def generate(prompts: list[Any]) -> None:
         raise _End(list(prompts), GRPOTrainer._generate(copied, prompts))
 
-    # In the place of the method: TRL's own code sets everything up and calls it.
+    # In place of the method: TRL's own code sets everything up and calls it.
     copied._generate = generate
     try:
         GRPOTrainer._generate_and_score_completions(copied, list(rows))

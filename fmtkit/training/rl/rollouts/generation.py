@@ -1,9 +1,9 @@
-"""Prefetch in two halves: what the main thread prepares, and what another thread may run.
+"""Prefetch in two halves: what the main thread prepares, and what a second thread may run.
 
 A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
 collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
 for the thread, and `generate` (main thread, all processes) -> what TRL's `_generate` returns. Those here
-answer once; `dialogs_ahead` runs whole conversations.
+answer once; `dialogs_ahead` runs complete conversations.
 """
 
 import copy
@@ -23,19 +23,19 @@ class Given(ABC):
     """Answers in the form of a rollout function, which returns what was prefetched."""
 
     @abstractmethod
-    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+    def finish(self, trainer: Any, wait: Callable[[], Any]) -> dict[str, Any]:
         """Return this process's answers; raise the exception of their generation, if there was one."""
 
-    def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]:
+    def scoring(self, trainer: Any, wait: Callable[[], Any]) -> AbstractContextManager[None]:
         """Do nothing around TRL's scoring."""
-        del trainer, made
+        del trainer, wait
         return nullcontext()
 
     def generate(
-        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+        self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
     ) -> Any:
         """Return what TRL's `_generate` returns for the answers."""
-        output = self.finish(trainer, made)
+        output = self.finish(trainer, wait)
         before, trainer.rollout_func = trainer.rollout_func, lambda *_: output
         try:
             return usual(prompts)
@@ -58,9 +58,9 @@ class FunctionGeneration(Given):
     ) -> tuple[dict[str, Any], list[Any]]:
         return self.function.made(prompts, trainer, rows), prompts
 
-    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+    def finish(self, trainer: Any, wait: Callable[[], Any]) -> dict[str, Any]:
         """Return what the function returned; raise what it raised."""
-        output, prompts = made()
+        output, prompts = wait()
         return self.function.completed(output, prompts, trainer)
 
 
@@ -75,18 +75,18 @@ class ServerGeneration(Given):
             return None
         group = trainer.num_generations
         if trainer.accelerator.num_processes == 1:
-            # As it is now: a limit on the answers may be another by the time the thread asks.
+            # Copied now: a limit on the answers may have changed by the time the thread asks.
             return partial(_alone, copy.copy(trainer.vllm_generation), prompt_ids, group)
         return _together(trainer, prompt_ids, group)
 
-    def finish(self, trainer: Any, made: Callable[[], Any]) -> dict[str, Any]:
+    def finish(self, trainer: Any, wait: Callable[[], Any]) -> dict[str, Any]:
         """Return this process's share; raise on every process what failed on the main one."""
         if trainer.accelerator.num_processes == 1:
-            output: dict[str, Any] = made()
+            output: dict[str, Any] = wait()
             return output
         from accelerate.utils import broadcast_object_list
 
-        answer: list[Any] = [_or_error(made) if trainer.accelerator.is_main_process else None]
+        answer: list[Any] = [_or_error(wait) if trainer.accelerator.is_main_process else None]
         broadcast_object_list(answer, from_process=0)
         if isinstance(answer[0], BaseException):
             raise answer[0]
@@ -134,7 +134,7 @@ def _together(trainer: Any, prompt_ids: list[list[int]], group: int) -> Job:
     }
 
     def ask() -> dict[str, Any]:
-        # Groups are together over all processes, so every group-th prompt is another one.
+        # Groups are together over all processes, so every group-th prompt is a new one.
         output = vllm.vllm_client.generate(prompts=every[::group], **wanted)
         return _flat(every, output["completion_ids"], output["logprobs"])
 
@@ -152,8 +152,8 @@ def _flat(
     }
 
 
-def _or_error(made: Callable[[], Any]) -> Any:
+def _or_error(wait: Callable[[], Any]) -> Any:
     try:
-        return made()
+        return wait()
     except Exception as error:  # noqa: BLE001 - raised by every process, after they agree on it
         return error

@@ -1,8 +1,8 @@
 """Environments under time limits: a failure masks its sample, and the others continue.
 
-TRL shows the model what a tool raises, and continues. That is right for a wrong argument, and
-so it stays for ValueError and TypeError; where `trl.max_failed_share` lets samples fail, any other
-exception is the environment's own failure, and so is a call that never ends.
+TRL shows the model what a tool raises, and continues. That is right for a wrong argument, so ValueError and
+TypeError are treated like this here too; where `trl.max_failed_share` lets samples fail, any other exception
+is the environment's own failure, and so is a call that never ends.
 """
 
 import functools
@@ -32,23 +32,23 @@ def guarded(factory: Any, settings: RolloutSettings, timings: Timings) -> Any:
 
     @functools.wraps(factory)
     def make() -> Any:
-        made = factory()
-        kind: Any = type(made)
+        environment = factory()
+        kind: Any = type(environment)
         try:
-            made.__class__ = _guarded_class(kind, settings, timings)
+            environment.__class__ = _guarded_class(kind, settings, timings)
         except TypeError as error:
             raise OptionError(
                 f"trl.environment_factory: {kind.__name__} cannot be guarded ({error}); name the "
                 "class itself"
             ) from error
-        return made
+        return environment
 
     return make
 
 
 @functools.cache
 def _guarded_class(plain: Any, settings: RolloutSettings, timings: Timings) -> type:
-    """Return a class of the same name with guarded methods; the same one for each, as TRL compares them."""
+    """Return a class of the same name with guarded methods; always the same one, since TRL compares them."""
     methods: dict[str, Any] = {"fmtkit_failure": None, "__module__": plain.__module__}
     for name, function in inspect.getmembers(plain, inspect.isfunction):
         if name.startswith("_"):

@@ -1,6 +1,6 @@
-"""The legacy rollout function: f(model, processing_class, prompts, generation_config) -> texts.
+"""The legacy rollout function: f(model, processing_class, prompts, generation_config) -> strings.
 
-It samples from the policy in this process, so it cannot run beside the training, nor with vLLM.
+It samples from the policy in this process, so it cannot run during training, nor with vLLM.
 """
 
 import inspect
@@ -26,7 +26,7 @@ def is_legacy(function: Callable[..., Any]) -> bool:
 def adapt(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Any], dict[str, Any]]:
     """Return the function in TRL's form.
 
-    Prompts are given as {"messages": ...}, plain texts as {"prompt": ...}; the texts that come back are
+    Prompts are given as {"messages": ...}, plain strings as {"prompt": ...}; the returned strings are
     tokenized without special tokens, ended by the end-of-sequence token, and cut at
     max_completion_length (a cut answer has no end).
     """
@@ -38,13 +38,13 @@ def adapt(name: str, function: Callable[..., Any]) -> Callable[[list[Any], Any],
         if "generation_config" in takes:
             named["generation_config"] = trainer.generation_config
         with _policy(trainer) as model, torch.no_grad():
-            texts = function(model=model, **named)
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            answers = function(model=model, **named)
+        if not isinstance(answers, list) or not all(isinstance(text, str) for text in answers):
             raise RolloutError(f"{name} must return a list of strings, one for each prompt")
         prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
         return {
             "prompt_ids": prompt_ids,
-            "completion_ids": [_ids(text, trainer) for text in texts],
+            "completion_ids": [_ids(text, trainer) for text in answers],
             "logprobs": None,
         }
 

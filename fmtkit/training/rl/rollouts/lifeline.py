@@ -1,11 +1,10 @@
 """A vLLM server that may be lost: calls are retried for a while, then the run ends after a checkpoint.
 
-TRL's client has no time limit of its own. Here each request has one (`trl.vllm_request_timeout`), and
-while it waits the server is asked whether it is well: one that is frozen takes requests and answers
-none. A server that is gone or frozen is waited for as long as at the start of the run
-(`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A server that
-was restarted has the base model's weights: an adapter is sent again; whole weights cannot be, since
-the NCCL group died with it.
+TRL's client has no time limit. Here each request has one (`trl.vllm_request_timeout`), and while it waits,
+the health of the server is checked: a frozen server accepts requests and answers none. The run waits for a
+server that is gone or frozen as long as at its start (`trl.vllm_server_timeout`). A signal that asks the
+run to stop ends the waiting at once. A server that was restarted has the base model's weights: an adapter
+is sent again; full weights cannot be, since the NCCL group died with it.
 """
 
 import os
@@ -89,7 +88,7 @@ class Lifeline:
         return self.run_once(call)
 
     def run_once(self, call: Callable[[], Any]) -> Any:
-        """Return what the call returns, without a retry; raises as `run` does."""
+        """Return what the call returns, without a retry; raises what `run` raises."""
         try:
             return self._limited(call)
         except Exception as error:
@@ -102,7 +101,7 @@ class Lifeline:
         """Return what a request returns, or raise what it raises.
 
         Raises ServerLostError for one that takes too long, and for a server that is frozen meanwhile;
-        StoppedError after a signal. The request is left to itself then: no socket is ours to close.
+        StoppedError after a signal. The request is then left running, since its socket is not ours to close.
         """
         waiting = Call(call)
         begun = well = asked = time.monotonic()
@@ -136,7 +135,7 @@ class Lifeline:
     def watching(self, what: str) -> Iterator[None]:
         """End the process if the block inside takes too long: a transfer by NCCL may never return.
 
-        It has the seconds of a request, and some after a signal. No checkpoint can be written then.
+        It has as long as a request, and a few seconds after a signal. No checkpoint can be written then.
         """
         done = threading.Event()
         watch = threading.Thread(target=self._watch, args=(done, what), daemon=True)
@@ -164,7 +163,7 @@ class Lifeline:
                 os._exit(INTERRUPTED if is_stopped else 1)
 
     def silence(self, error: Exception) -> str | None:
-        """Return why there was no answer, None for an error of another kind; raise for a refusal."""
+        """Return why there was no answer, None for other errors; raise for a refusal."""
         reason = str(error).partition("\n")[0][:500]
         if isinstance(error, ServerLostError):
             raise error
@@ -176,7 +175,7 @@ class Lifeline:
         return reason if isinstance(error, (OSError, ServerError)) else None
 
     def _recover(self, reason: str) -> None:
-        """Wait for the server; raise ServerLostError if it stays away, or came back without weights."""
+        """Wait for the server; raise ServerLostError if it does not return, or returned without weights."""
         waited, step = 0.0, _FIRST_PAUSE
         begun = time.monotonic()
         while not self.server.is_up():
@@ -212,8 +211,8 @@ def _is_refusal(error: Exception) -> bool:
 class Failure:
     """A lost server, instead of its answers: it raises on every process that takes them.
 
-    Only the main process talks to the server. TRL sends what it got to all others, and so they end
-    together; if the main process raised alone, the others would wait for it.
+    Only the main process talks to the server. TRL sends what it got to all others, so they end
+    together; if only the main process raised, the others would wait for it.
     """
 
     def __init__(self, message: str) -> None:
@@ -277,8 +276,8 @@ class GuardedClient:
     def update_named_params(self, metadata: Any, named_params: Iterable[Any]) -> None:
         """Send the weights; a server that is lost meanwhile is reported by the next generation.
 
-        The parameters are walked to their end in any case: the other processes take part in gathering
-        them, and an adapter that was merged for this is taken out again only there.
+        All parameters are always iterated over: the other processes take part in gathering
+        them, and an adapter that was merged for this is unmerged only at the end.
         """
         remaining = iter(named_params)
         try:
@@ -338,7 +337,7 @@ def guard(
 def limit(session: Any, seconds: float) -> None:
     """Give every request of a `requests` session a time limit; a late one is not repeated.
 
-    The session repeats POST requests as well, so that five more limits would pass unnoticed.
+    The session repeats POST requests as well, so five more time limits would pass unnoticed.
     """
     session.request = partial(session.request, timeout=(_CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():

@@ -27,13 +27,13 @@ def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> di
         out["rollout_func"] = _rollout(str(section["rollout_func"]), places)
     if section.get("tools"):
         out["tools"] = [_tool(name, places) for key, name in _named(section) if key == TOOLS]
-    wish = section.get("environment_factory")
-    if isinstance(wish, Mapping):
+    factory = section.get("environment_factory")
+    if isinstance(factory, Mapping):
         out["environment_factory"] = {
-            str(name): _environment(str(path), places) for name, path in wish.items()
+            str(name): _environment(str(path), places) for name, path in factory.items()
         }
-    elif wish:
-        out["environment_factory"] = _environment(str(wish), places)
+    elif factory:
+        out["environment_factory"] = _environment(str(factory), places)
     return out
 
 
@@ -43,8 +43,8 @@ def _named(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     tools = section.get("tools")
     for name in tools if isinstance(tools, list) else [tools] if tools else []:
         yield TOOLS, str(name)
-    wish = section.get("environment_factory")
-    for name in wish.values() if isinstance(wish, Mapping) else [wish] if wish else []:
+    factory = section.get("environment_factory")
+    for name in factory.values() if isinstance(factory, Mapping) else [factory] if factory else []:
         yield ENVIRONMENT, str(name)
 
 

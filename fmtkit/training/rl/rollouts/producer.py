@@ -1,7 +1,7 @@
 """Prefetch: the answers to batch k+1 are generated while batch k trains.
 
 An iterator reads some batches ahead of the trainer, and one thread generates, batch after batch; rewards,
-log-probabilities and advantages stay on the main thread with the weights of then. Answers are
+log-probabilities and advantages stay on the main thread with the weights of that step. Answers are
 `depth` generation batches old when they are trained.
 """
 
@@ -112,10 +112,10 @@ class Generation(Protocol):
 
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None: ...
 
-    def scoring(self, trainer: Any, made: Callable[[], Any]) -> AbstractContextManager[None]: ...
+    def scoring(self, trainer: Any, wait: Callable[[], Any]) -> AbstractContextManager[None]: ...
 
     def generate(
-        self, trainer: Any, prompts: list[Any], made: Callable[[], Any], usual: Callable[..., Any]
+        self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
     ) -> Any: ...
 
 
@@ -162,11 +162,11 @@ class Producer:
         return self.generation.scoring(self.trainer, pending.made)
 
     def generate(self, prompts: list[Any], usual: Callable[..., Any]) -> Any:
-        """Return answers made ahead; else those of TRL's `_generate`, with nothing under way beside it."""
+        """Return answers made ahead; else those of TRL's `_generate`, while no job is running."""
         pending = self.pending.pop(self.index, None) if self.trainer.model.training else None
         if pending is not None and agreed(self.trainer.accelerator, pending.prompts == prompts):
-            made = partial(self._waited, pending)
-            return self.generation.generate(self.trainer, prompts, made, usual)
+            wait = partial(self._waited, pending)
+            return self.generation.generate(self.trainer, prompts, wait, usual)
         with self.worker.busy:
             return usual(prompts)
 
@@ -186,7 +186,7 @@ class Producer:
         for number in range(1, self.depth + 1):
             index = now + number * self.every
             batch = self.batches.batch(index)
-            # Nothing is made for batches that the run does not come to.
+            # Nothing is generated for batches that the run does not reach.
             if batch is not None and index not in self.pending and index < end:
                 self._ask(index, chosen(batch))
 
@@ -205,11 +205,11 @@ class Producer:
         with self.trainer.limited(rows):
             job = self.generation.prepare(self.trainer, prompts, rows)
         if job is not None:
-            made = self.worker.submit(job).result
-            self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, made)
+            result = self.worker.submit(job).result
+            self.pending[index] = Pending(rows, prompts, self.trainer.state.global_step, result)
 
     def hold_sync(self, vllm_generation: Any) -> None:
-        """Let no weights go out while answers are made with those of before."""
+        """Delay transfers of weights while answers are generated with the previous ones."""
         before = vllm_generation.sync_weights
 
         def sync() -> None:

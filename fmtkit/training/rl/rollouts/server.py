@@ -1,4 +1,4 @@
-"""A vLLM server, seen from the trainer: whether it is there, what it serves, and whether that fits.
+"""A vLLM server, seen from the trainer: whether it is up, what it serves, and whether that fits the run.
 
 Asked before TRL's client and the model are loaded; the endpoints are vLLM's own (`/health`, `/v1/models`,
 `/server_info` in development mode).
@@ -33,7 +33,7 @@ class ServerError(TrainingError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """The HTTP status; None where nothing was answered."""
+        """The HTTP status; None without an answer."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Server:
     def instance(self) -> str | None:
         """Return an identifier of this start of the server; None outside development mode."""
         try:
-            found = self.info().get("instance_id")
+            instance_id = self.info().get("instance_id")
         except ServerError:
             return None
-        return None if found is None else str(found)
+        return None if instance_id is None else str(instance_id)
 
     def info(self) -> Mapping[str, Any]:
         """Return the server's configuration as it resolved it; raises ServerError (404: not offered)."""
@@ -123,9 +123,9 @@ def wait(
 
 
 def check(server: Server, model: str, *, rank: int | None, start: str) -> list[str]:
-    """Raise OptionError for a server that cannot make this run's answers; return what is worth a note.
+    """Raise OptionError for a server that cannot make this run's answers; return notes on it.
 
-    `rank` is that of the adapter to be sent alone, None where whole weights are sent.
+    `rank` is that of the adapter if only it is sent, None if all weights are sent.
     """
     served = server.get("/v1/models")["data"]
     names = {str(entry.get(key)) for entry in served for key in ("id", "root") if entry.get(key)}
@@ -186,8 +186,8 @@ def _check_transfer(info: Mapping[str, Any], server: Server, rank: int | None, s
 
 
 def _part(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = info.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = info.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _same_model(served: str, wanted: str) -> bool:
@@ -202,7 +202,7 @@ def _same_model(served: str, wanted: str) -> bool:
 
 
 def wait_for(job: Job) -> None:
-    """Wait for the server of a job and look whether it fits; do nothing where no server is asked.
+    """Wait for the server of a job and check that it fits; do nothing if the job uses no server.
 
     Raises ServerError if it does not come up in time, OptionError if it serves something else.
     """
@@ -219,7 +219,7 @@ def wait_for(job: Job) -> None:
 
 
 def _rank(job: Job) -> int | None:
-    """Return the rank of the adapter that is sent alone, None where whole weights are sent."""
+    """Return the rank of the adapter if only it is sent, None if all weights are sent."""
     if job.sections.get("rl", {}).get("vllm_lora_sync") is not True:
         return None
     rank = (job.peft or {}).get("r", _PEFT_RANK)

@@ -1,4 +1,4 @@
-"""How answers are made: as the keys of `trl` ask for it, and how long they may be for a while."""
+"""How answers are made, from the keys of `trl`, and a temporary limit on their length."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ class RolloutSettings:
     """Prefetch and the transfer of weights; all of it is off by default.
 
     `folder` is where versions of the adapter are written for the server to read. With `lora_name` they
-    all have that name, for clients other than the trainer; else each has a name of its own.
+    all have that name, for clients other than the trainer; else each has its own name.
     """
 
     async_prefetch: bool = False
@@ -28,7 +28,7 @@ class RolloutSettings:
     max_retries: int = 0
     max_failed_share: float = 0.0
     masked_share: float | None = None
-    """Share of samples that failed and end no run, where it is not `max_failed_share`."""
+    """Share of samples that may fail without ending the run, if it is not `max_failed_share`."""
     folder: Path = Path("vllm-adapters")
     lora_name: str = ""
 
@@ -48,7 +48,7 @@ class RolloutSettings:
 
 
 def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> RolloutSettings:
-    """Read the keys of the section `rl` that concern rollouts; other keys are another's."""
+    """Read the keys of the section `rl` that concern rollouts; other parts read the other keys."""
     names = set(RolloutSettings.__dataclass_fields__) - {"folder", "lora_name", "masked_share"}
     given = {n: v for n, v in (section or {}).items() if n in names and v is not None}
     folder = Path(run).resolve() / "vllm-adapters"
@@ -59,7 +59,7 @@ def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> R
 def capped(trainer: Any, cap: int) -> Iterator[None]:
     """Let a GRPO trainer generate at most `cap` tokens for a while, with transformers or vLLM.
 
-    `trainer.max_completion_length` stays as it is: the dr_grpo loss is divided by it.
+    `trainer.max_completion_length` does not change: the dr_grpo loss is divided by it.
     """
     if trainer.use_vllm:
         holder, name = trainer.vllm_generation, "max_completion_length"

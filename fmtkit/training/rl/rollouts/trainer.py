@@ -25,8 +25,8 @@ class SyncInterval:
     """Lets TRL transfer the weights only when `interval` steps have passed since the last time.
 
     Counted from the last transfer, not by the step's own number: with `num_iterations: 2` answers are
-    made at every second step, and an interval of 3 then means steps 0, 4, 8. The weights always go out
-    before the first answers, and before an evaluation, which is of the model as it is.
+    made at every second step, and an interval of 3 then means steps 0, 4, 8. The weights are always
+    sent before the first answers, and before an evaluation, which is of the current model.
     """
 
     def __init__(self, interval: int) -> None:
@@ -34,7 +34,7 @@ class SyncInterval:
         self.last: int | None = None
 
     def before_generation(self, trainer: Any) -> bool:
-        """Return whether TRL will transfer the weights now; keep it from doing so where they are not due.
+        """Return whether TRL will transfer the weights now; keep it from doing so if they are not due.
 
         TRL does whenever `_last_loaded_step` is not the current step.
         """
@@ -53,7 +53,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
-    """A GRPOTrainer whose answers may be made ahead of time, and whose server is handled with care."""
+    """A GRPOTrainer whose answers may be made ahead of time, and whose server may be lost."""
 
     # TRL and transformers leave these unions of everything that they may be.
     args: Any
@@ -73,9 +73,12 @@ class RolloutTrainer(GRPOTrainer):
         function = kwargs.get("rollout_func")
         if function is not None:
             kwargs["rollout_func"] = self._checked(function, kwargs["args"])
-        alone = self.rollouts.vllm_lora_sync
+        sends_adapter = self.rollouts.vllm_lora_sync
         seconds = kwargs["args"].vllm_server_timeout
-        with without_weight_transfer() if alone else nullcontext(), limited_requests(seconds):
+        with (
+            without_weight_transfer() if sends_adapter else nullcontext(),
+            limited_requests(seconds),
+        ):
             super().__init__(**kwargs)
         self.connect_rollouts()
 
@@ -85,7 +88,7 @@ class RolloutTrainer(GRPOTrainer):
         return rollout
 
     def connect_rollouts(self) -> None:
-        """Set up what the settings ask for; again, where the server was put in place afterwards."""
+        """Set up what the settings ask for; call it again if the server was set up afterwards."""
         if not self.use_vllm:
             return
         self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
@@ -107,7 +110,7 @@ class RolloutTrainer(GRPOTrainer):
         guard(self, self.vllm_generation, self.rollouts.vllm_request_timeout, lifeline)
 
     def start_prefetch(self) -> None:
-        """Begin to make answers ahead of time, where the settings ask for it."""
+        """Begin to generate answers ahead of time, if the settings ask for it."""
         if self.rollouts.async_prefetch:
             self.producer = Producer(self, self._made_ahead(), self.rollouts.prefetch_depth)
             if self.use_vllm:
@@ -116,8 +119,8 @@ class RolloutTrainer(GRPOTrainer):
     def _made_ahead(self) -> Generation:
         """Return how answers are made ahead.
 
-        Only one of several processes knows the server: the first turn of a conversation with tools is made
-        ahead, and the others when it is their turn.
+        With several processes, only one has a client of the server, so only the first turn of a conversation
+        with tools is made ahead.
         """
         if self.rollout_func is not None:
             return FunctionGeneration(self.rollout_func)
@@ -159,10 +162,10 @@ class RolloutTrainer(GRPOTrainer):
             return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        made = self.answers(prompts)
+        generated = self.answers(prompts)
         if self.producer is not None and self.model.training:
             self.producer.ask_ahead(self.rows_ahead)
-        return made
+        return generated
 
     def answers(self, prompts: list[Any]) -> Any:
         """Return what TRL's `_generate` does, for the rows in `rows`; a subclass may ask several times."""
