@@ -29,14 +29,14 @@ def settings_of(config: Config) -> GymSettings:
 def datasets(config: Config) -> dict[str, Entry]:
     """Return the datasets of the Gym, instead of the run's; none without a Gym.
 
-    An entry of `datasets` for the same file, as axolotl demands one, is left out; another one is
+    An entry of `datasets` for the same file, which axolotl requires, is left out; a different file is
     refused, since its rows name no server.
     """
-    wish = config.get(_KEY)
-    if not config.is_true("nemo_gym_enabled") or not wish:
+    given = config.get(_KEY)
+    if not config.is_true("nemo_gym_enabled") or not given:
         return {}
     settings = settings_of(config)
-    entries = [_entry(item, settings) for item in wish] if isinstance(wish, list) else []
+    entries = [_entry(item, settings) for item in given] if isinstance(given, list) else []
     known = {Path(str(entry["path"])).resolve() for entry in entries}
     for entry in config.datasets:
         path = str(entry.get("path", ""))
