@@ -543,7 +543,7 @@ def test_a_server_is_asked_with_the_tokens_and_the_trainers_sampling(model):
         assert (ids, logprobs) == ([28] * 3, [-1.0] * 3)
         ((path, body),) = stub.calls
         stub.failing[path] = 500
-        with pytest.raises(RefusedError, match=r"gave no tokens: .* answered 500"):
+        with pytest.raises(RefusedError, match=r"returned no tokens: .* answered 500"):
             ServerPolicy(trainer, model, 30).sample([5, 6, 7], 9)
     assert path == "/v1/completions"
     wanted = {"prompt": [[5, 6, 7]], "max_tokens": 9, "n": 1, "return_token_ids": True}

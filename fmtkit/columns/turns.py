@@ -1,6 +1,6 @@
-"""The vocabulary of converters for turns that are not messages yet: parts, exchanges, bare texts.
+"""Functions of converters for turns that are not messages yet: records of any names, exchanges, and strings.
 
-Each function takes a list column whatever its records are called and makes wide messages of it.
+Each takes a list column and makes messages of it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from fmtkit.columns.typed_kinds import NARROW, WIDE
 
 
 def turn(role: Expr, content: Expr, **others: Expr) -> Expr:
-    """Make a wide message; `others` are its further fields."""
+    """Make a wide message; `others` are its other fields."""
     made = {"role": role, "content": content} | others
     return pl.struct(
         made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
@@ -24,18 +24,18 @@ def turn(role: Expr, content: Expr, **others: Expr) -> Expr:
     )
 
 
-def speaker(said: Expr, roles: Mapping[str, str]) -> Expr:
-    """Return what templates call a speaker; null for one that is not known."""
-    return said.replace_strict(dict(roles), default=None, return_dtype=pl.String)
+def speaker(name: Expr, roles: Mapping[str, str]) -> Expr:
+    """Return the role of a speaker; null for an unknown one."""
+    return name.replace_strict(dict(roles), default=None, return_dtype=pl.String)
 
 
 def joined_texts(parts: Expr, text: Expr) -> Expr:
-    """Join the texts of a list of parts; `text` is what one part says, null where it says nothing."""
+    """Join the texts of a list of parts; `text` is the text of one part, null if it has none."""
     return parts.list.eval(text.drop_nulls()).list.join("")
 
 
 def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Column:
-    """Make wide messages of a list; `message` is one item's. Their speakers and texts are checked.
+    """Make wide messages of a list; `message` is the message of one item. Roles and contents are checked.
 
     A row with one of the `problems` is not also reported for an empty turn.
     """
@@ -68,7 +68,7 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
 
 
 def alternating(texts: Column, name: str) -> Column:
-    """Make narrow messages of texts: the user speaks first, then the assistant, and so on."""
+    """Make narrow messages of strings: the first is the user's, the second the assistant's, and so on."""
     silent = texts.value.list.eval(blank(pl.element())).list.any()
     nothing = Problem("empty_field", f"{name}[]", silent, f"a text of {name} is empty or blank")
     is_first = pl.int_range(pl.len()) % 2 == 0
@@ -77,10 +77,10 @@ def alternating(texts: Column, name: str) -> Column:
     return texts.with_value(made, nothing).once(f"__turns_{name}")
 
 
-def of_exchanges(exchanges: Column, asked: Expr, said: Expr, name: str) -> Column:
+def of_exchanges(exchanges: Column, asked: Expr, answered: Expr, name: str) -> Column:
     """Make narrow messages of a list of exchanges, each a question and its answer."""
     pairs = exchanges.value.list.eval(
-        pl.concat_list(_narrow("user", asked), _narrow("assistant", said)).explode()
+        pl.concat_list(_narrow("user", asked), _narrow("assistant", answered)).explode()
     )
     made = exchanges.with_value(pairs).once(f"__turns_{name}")
     content = pl.element().struct.field("content")

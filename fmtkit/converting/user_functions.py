@@ -78,7 +78,7 @@ class TransformedSource(MadeSource):
 
     @property
     def what(self) -> str:
-        """Return what is kept, for errors."""
+        """Return a description of the rows, for errors."""
         return f"what {self.function.label} makes of {self.name}"
 
     def made(self) -> Iterator[Block]:

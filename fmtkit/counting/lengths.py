@@ -1,7 +1,7 @@
-"""Lengths in tokens: exact figures of any number of rows, in the memory of their histogram.
+"""Statistics of lengths in tokens: exact for any number of rows, with only the histogram in memory.
 
-A percentile is the smallest length that at least so many of the rows do not exceed: cut there and
-that share of the rows stays whole.
+The Nth percentile is the smallest length that at least N percent of the rows do not exceed: truncated to
+it, that share of the rows is complete.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,27 +17,27 @@ Ints = npt.NDArray[np.int64]
 
 
 class Counter(Protocol):
-    """What counts the tokens, or the characters, of texts."""
+    """Counts the tokens or characters of strings."""
 
     def count(self, texts: pa.Array) -> Ints:
-        """Count each text; a null has none."""
+        """Return the count of each string; 0 for a null."""
         ...
 
     def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
-        """Count `left + right` in each row; `counts` are those of the two, added."""
+        """Return the count of `left + right` in each row; `counts` are the sums for the two."""
         ...
 
 
 class CharacterCounter:
-    """Count characters, where there is no tokenizer."""
+    """Counts characters, for use without a tokenizer."""
 
     def count(self, texts: pa.Array) -> Ints:
-        """Count the characters of each text; a null has none."""
+        """Return the number of characters of each string; 0 for a null."""
         counts: Ints = pc.fill_null(pc.utf8_length(texts), 0).to_numpy(zero_copy_only=False)
         return counts.astype(np.int64)
 
     def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:  # noqa: ARG002
-        """Return the counts: characters do not merge."""
+        """Return `counts`, since characters do not merge."""
         return counts
 
 
@@ -58,21 +58,21 @@ class Tally:
             self.counts[value] = self.counts.get(value, 0) + number
 
     def absorb(self, other: "Tally") -> None:
-        """Count what another tally has counted."""
+        """Add the counts of another tally."""
         for value, number in other.counts.items():
             self.counts[value] = self.counts.get(value, 0) + number
 
     def sorted(self) -> tuple[Ints, Ints]:
-        """Return the lengths that occur, ascending, and how often."""
+        """Return the distinct lengths, ascending, and the number of rows of each."""
         table = np.array(sorted(self.counts.items()), dtype=np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
 
     def longer_than(self, limit: int) -> int:
-        """Count the rows that are longer."""
+        """Return the number of longer rows."""
         return sum(number for length, number in self.counts.items() if length > limit)
 
     def beyond(self, limit: int) -> int:
-        """Count the tokens that are beyond a limit."""
+        """Return the number of tokens beyond a limit."""
         return sum((length - limit) * n for length, n in self.counts.items() if length > limit)
 
 
@@ -87,7 +87,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Lengths:
-    """The figures of one column, or of several that are read as one."""
+    """The statistics of one column, or of prompt and reply together."""
 
     name: str
     rows: int
@@ -100,13 +100,13 @@ class Lengths:
     max: int
     bins: tuple[Bin, ...]
     logarithmic: bool
-    """Whether the bins grow, since the tail is long."""
+    """Whether the bins are logarithmic, since the tail is long."""
 
 
 def summarize(name: str, tally: Tally, axis: Tally | None = None) -> Lengths | None:
-    """Make the figures of a tally; None where nothing was counted.
+    """Return the statistics of a tally; None if it is empty.
 
-    `axis` holds every length that is drawn on the same axis: its range gives the bins.
+    The bins cover the range of `axis`, a tally of all lengths that are drawn on the same axis.
     """
     values, times = tally.sorted()
     if len(values) == 0:
@@ -133,7 +133,7 @@ AXES = (("prompt+chosen", "prompt+rejected"), ("chosen", "rejected"))
 
 
 def summarize_all(tallies: Sequence[tuple[str, Tally]]) -> tuple[Lengths, ...]:
-    """Make the figures of tallies by name; those of one of AXES get the same bins."""
+    """Return the statistics of tallies by name; those of one of AXES have the same bins."""
     axes: dict[str, Tally] = {}
     for names in AXES:
         both = Tally()
@@ -147,12 +147,12 @@ def summarize_all(tallies: Sequence[tuple[str, Tally]]) -> tuple[Lengths, ...]:
 
 def _percentiles(values: Ints, times: Ints) -> list[int]:
     ranks = np.ceil(np.array(PERCENTILES) * times.sum() / 100).astype(np.int64)
-    found: list[int] = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
-    return found
+    percentiles: list[int] = values[np.searchsorted(np.cumsum(times), ranks)].tolist()
+    return percentiles
 
 
 def _edges(axis: Tally) -> tuple[Ints, bool]:
-    """Return where the bins of an axis begin and end, and whether they grow."""
+    """Return the edges of the bins of an axis, and whether they are logarithmic."""
     values, times = axis.sorted()
     shortest, longest = int(values[0]), int(values[-1])
     logarithmic = longest > 6 * max(_percentiles(values, times)[0], 1)
@@ -170,7 +170,7 @@ JOINT = {
     "completion": "prompt+completion",
     "ground_truth": "prompt+ground_truth",
 }
-"""Reply -> the name of what the model reads: the prompt and that reply."""
+"""Reply -> the name of the sequence that the model reads: the prompt and that reply."""
 
 
 @dataclass(frozen=True)
@@ -181,19 +181,19 @@ class RowLengths:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Name the sequences that a row makes for the model."""
+        """Return the names of the sequences of a row that the model reads."""
         joint = tuple(name for name in self.columns if "+" in name)
         return joint or tuple(self.columns)[:1]
 
     @property
     def longest(self) -> Ints:
-        """Return the tokens of each row's longest sequence."""
+        """Return the length of each row's longest sequence."""
         longest: Ints = np.max([self.columns[side] for side in self.sides], axis=0)
         return longest
 
 
 def count_columns(texts: Mapping[str, pa.Array], counter: Counter) -> RowLengths:
-    """Count the tokens of text columns, and of prompt and reply together across their seam."""
+    """Count the tokens of text columns, and those of prompt and reply tokenized together."""
     found = {name: counter.count(array) for name, array in texts.items()}
     joint: dict[str, Ints] = {}
     if "prompt" in texts:
@@ -204,7 +204,7 @@ def count_columns(texts: Mapping[str, pa.Array], counter: Counter) -> RowLengths
 
 
 def count_lists(texts: pa.ListArray, counter: Counter) -> Ints:
-    """Count the tokens of a column of lists of text, each text on its own (steps, contents)."""
+    """Count the tokens of a column of lists of strings (steps, contents), each string separately."""
     lists = texts.cast(pa.large_list(pa.large_string()))
     counts = counter.count(lists.flatten())
     rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)

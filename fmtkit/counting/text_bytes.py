@@ -1,4 +1,4 @@
-"""Columns of texts as bytes: where each begins, where two meet, the ends of them."""
+"""Columns of strings as bytes: offsets, the bytes at the seam of two columns, and parts of strings."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,11 +13,11 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
 EMPTY = buffers.texts([""]).cast(pa.large_string())[0]
-"""An empty text, as an Arrow scalar."""
+"""An empty string, as an Arrow scalar."""
 
 
 def blocks(texts: pa.LargeStringArray, size: int) -> Iterator[pa.LargeStringArray]:
-    """Split an array into slices of about this many bytes, with at least one text each."""
+    """Split an array into slices of about `size` bytes, each with at least one string."""
     borders = borders_of(texts)
     start = 0
     while start < len(texts):
@@ -28,13 +28,13 @@ def blocks(texts: pa.LargeStringArray, size: int) -> Iterator[pa.LargeStringArra
 
 
 def borders_of(texts: pa.LargeStringArray) -> Ints:
-    """Return where each text begins in the buffer, and where the last ends."""
+    """Return the offset of each string in the buffer, and the end of the last one."""
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)
     return offsets[texts.offset : texts.offset + len(texts) + 1]
 
 
 def flat(texts: pa.LargeStringArray) -> tuple[Bytes, Ints]:
-    """Return the bytes of all texts without a copy, and where each begins and the last ends."""
+    """Return the bytes of all strings without a copy, the offset of each, and the end of the last one."""
     borders = borders_of(texts)
     buffer = texts.buffers()[2]
     if buffer is None:
@@ -57,27 +57,27 @@ def seams(left: pa.Array, right: pa.Array) -> Ints:
 
 
 def of_rows(texts: pa.Array, rows: Ints) -> pa.LargeStringArray:
-    """Return the texts of some rows."""
+    """Return the strings of some rows."""
     return filled_in(texts.take(buffers.int64s(rows)))
 
 
 def filled_in(texts: pa.Array) -> pa.LargeStringArray:
-    """Return the texts with empty ones for nulls."""
+    """Return the strings, with empty ones instead of nulls."""
     return pc.fill_null(texts.cast(pa.large_string()), EMPTY)
 
 
 def large(texts: Iterable[str]) -> pa.LargeStringArray:
-    """Return texts as an Arrow array with wide offsets."""
+    """Return strings as an Arrow array with 64-bit offsets."""
     return buffers.texts(texts).cast(pa.large_string())
 
 
 def joined(left: pa.Array, right: pa.Array) -> pa.LargeStringArray:
-    """Return each text of one array with that of the other after it."""
+    """Return the strings of both arrays, concatenated row by row."""
     return pc.binary_join_element_wise(left, right, EMPTY)
 
 
 def ends_of(texts: pa.LargeStringArray, sizes: Ints, *, from_end: bool) -> pa.LargeStringArray:
-    """Return a number of bytes from the start or the end of each text."""
+    """Return the first or the last bytes of each string."""
     values = texts.cast(pa.large_binary()).to_pylist()
     numbers = sizes.tolist()
     if from_end:

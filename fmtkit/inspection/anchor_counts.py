@@ -61,7 +61,7 @@ class AnchorTally:
         self.generated += int(placed.generated.sum())
 
     def absorb(self, other: "AnchorTally") -> None:
-        """Count what another tally has counted."""
+        """Add the counts of another tally."""
         self.per_row.absorb(other.per_row)
         self.tokens += other.tokens
         self.generated += other.generated

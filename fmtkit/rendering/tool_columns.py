@@ -1,7 +1,7 @@
-"""Tool calls as columns: their keys, and the texts that differ from row to row.
+"""Tool calls as columns: the keys of each call, and a column of values for each key.
 
-What is known of a call is a path and a kind for each of its values (`function.name` is a text); the
-values are in a column for each path. Arguments are kept as `tojson` writes them.
+The shape of a call has a path and a kind for each value (`function.name` is a string); the values are in one
+column per path. Arguments are kept as `tojson` writes them.
 """
 
 import json
@@ -22,10 +22,10 @@ _decode = json.JSONDecoder().raw_decode
 
 @dataclass
 class CallColumns:
-    """The calls of a column of messages, one after another.
+    """The calls of a column of messages, in order.
 
-    `shape` and `first` are by message: the number of its shape, and its first call. `columns` are by
-    path: the texts, and by call where its own is.
+    `shape` and `first` have a value per message: the index of its shape, and of its first call. `columns` has
+    for each path the values, and for each call the index of its value.
     """
 
     shapes: list[Calls]
@@ -34,23 +34,23 @@ class CallColumns:
     columns: dict[str, tuple[TextColumn, Int64s]]
 
     def of(self, message: int) -> Calls | None:
-        """Return the shape of a message's calls; None where it has none."""
+        """Return the shape of a message's calls; None if it has none."""
         number = int(self.shape[message])
         return self.shapes[number] if number >= 0 else None
 
     def places(self, key: tuple[int, str], messages: Int64s) -> Int64s:
-        """Return where in its column a value of these messages is."""
+        """Return the indices in its column of a value of these messages."""
         number, path = key
         found: Int64s = self.columns[path][1][self.first[messages] + number]
         return found
 
 
 class OddCallsError(ValueError):
-    """Calls of a form that only Jinja itself takes."""
+    """Calls of a form that can only be rendered row by row."""
 
 
 class _Reading:
-    """The calls read so far, and their values by path."""
+    """Reads calls, and collects their values by path."""
 
     def __init__(self) -> None:
         self.values: dict[str, tuple[list[str], list[int]]] = {}
@@ -66,7 +66,7 @@ class _Reading:
         if type(calls) is not list or end != len(text):
             raise OddCallsError
         made = [self._flat(call) for call in calls]
-        # A text cannot hold half a surrogate pair, but a JSON escape can.
+        # A column cannot hold half a surrogate pair, which a JSON escape can be.
         if "\\u" in text and not all(is_encodable(v) for flat in made for _, _, v in flat):
             raise OddCallsError
         for flat in made:
@@ -104,9 +104,9 @@ class _Reading:
 
 
 def _kind(key: str, value: Any) -> tuple[str, str]:
-    """Return the kind of a value of a call, and its text where that is unknown."""
+    """Return the kind of a value of a call, and its text unless the kind determines it."""
     if type(value) is str:
-        # It is the same in all calls, and a template may ask for it.
+        # It is the same in all calls, and a template may test it.
         return (TEXT, value) if key != "type" or value != "function" else ('"function"', "")
     if type(value) is dict:
         return OBJECT, write_json(value)

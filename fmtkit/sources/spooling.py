@@ -1,4 +1,4 @@
-"""Blocks kept in a temporary file, to be read again: of what can be read only once, or was costly to make."""
+"""Blocks kept in a temporary file: of sources that can be read only once, and of made rows."""
 
 import io
 import pickle
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class BlockFile:
-    """Blocks in a file without a name, which goes when they do; each is made when it is first asked for."""
+    """Blocks in an unnamed temporary file, which is deleted with this object; each is made on first use."""
 
     def __init__(self, blocks: Iterable[Block], what: str) -> None:
         self._file = tempfile.TemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as long as the blocks
         self._places: list[int] = []
-        """Where each block begins in the file."""
+        """The offset of each block in the file."""
         self._blocks, self._what = iter(blocks), what
         self._error: BaseException | None = None
         self._lock = Lock()
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        """Read the blocks back, from the one with the index `start` on; WriteError where none can be kept."""
+        """Yield the blocks from index `start` on; raise WriteError if the file cannot be written."""
         for number in count(start):
             block = self._block(number)
             if block is None:
@@ -42,7 +42,7 @@ class BlockFile:
             yield block
 
     def fill(self) -> "BlockFile":
-        """Make what is not made yet, and return the file."""
+        """Make all blocks that are not made yet, and return this object."""
         with self._lock:
             while self._make():
                 pass
@@ -58,9 +58,9 @@ class BlockFile:
             return block
 
     def _make(self) -> bool:
-        """Make the block that comes next; False where there is none."""
+        """Make the next block; return False if there is none."""
         if self._error is not None:
-            # What made the blocks is gone: a second reader must not take this for the end.
+            # The iterator of blocks has failed: a second reader must not take that for the end.
             raise self._error
         try:
             with room_for(self._what):
@@ -72,7 +72,7 @@ class BlockFile:
                 self._file.flush()
         except BaseException as error:
             self._error = error
-            # What makes the blocks may hold a process: it ends now, not when it is collected.
+            # The iterator may hold a process, which must end now and not at garbage collection.
             if isinstance(self._blocks, Generator):
                 self._blocks.close()
             raise
@@ -82,49 +82,49 @@ class BlockFile:
 
 @dataclass(frozen=True)
 class SpooledReader:
-    """The blocks that another reader gave, as often as they are asked for."""
+    """A reader of the kept blocks of another reader."""
 
     reader: Reader
     kept: BlockFile
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
-        """Read the blocks back, all columns of them."""
+        """Yield the kept blocks, with all columns."""
         del columns
         return self.kept.blocks()
 
     def schema(self) -> pa.Schema | None:
-        """Return the schema as the first reader knew it."""
+        """Return the schema of the first reader."""
         return self.reader.schema()
 
     def sha256(self) -> str:
-        """Return the hash of the bytes that went by."""
+        """Return the hash of the bytes that the first reader read."""
         return self.reader.sha256()
 
 
 def spooled(reader: Reader, blocks: Iterable[Block]) -> SpooledReader:
-    """Read what can be read only once into a temporary file."""
+    """Return a reader of blocks that are first copied into a temporary file."""
     return SpooledReader(reader, BlockFile(blocks, "what can be read only once").fill())
 
 
 @dataclass(eq=False)
 class MadeSource(PickledByFields, ABC):
-    """A source whose rows are made of another one's, once; it is read like any other, from a file of them."""
+    """A source with rows made of those of a different source; they are made once and kept in a file."""
 
     source: "Source"
 
     once = False
     kind = "json"
     schema = None
-    """Rows that are made have no schema before they are."""
+    """Made rows have no schema in advance."""
 
     @property
     @abstractmethod
     def what(self) -> str:
-        """Return what is kept, for errors."""
+        """Return a description of the rows, for errors."""
 
     @abstractmethod
     def made(self) -> Iterator[Block]:
-        """Make the rows, block for block of the source."""
+        """Make the rows, one block for each block of the source."""
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ class MadeSource(PickledByFields, ABC):
 
     @property
     def hashed(self) -> bool:
-        """Return whether the hash of the source itself is wanted."""
+        """Return whether the source itself is hashed."""
         return self.source.hashed
 
     def sha256(self) -> str:

@@ -1,7 +1,7 @@
-"""Segments of text as the ids that a model reads and the marks of what it learns.
+"""Tokenizes segments of text into token ids and the marks of those that are trained on.
 
-Each segment is tokenized by itself, so that no token reaches across the seam of what is trained on and what
-is not; a test compares with TRL's batches.
+Each segment is tokenized separately, so that no token spans trained and untrained text; a test compares the
+result with TRL's batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class SegmentTokens:
-    """One row of tokens; `trained` says of each token whether it is trained on."""
+    """The tokens of one row; `trained` is true for each token that is trained on."""
 
     text: str
-    """What the tokens were made of, BOS and EOS as they are written."""
+    """The text of the tokens, with BOS and EOS."""
     ids: list[int]
     trained: list[bool]
     offsets: list[Span]
-    """Where each token is in `text`, in characters."""
+    """Start and end of each token in `text`, in characters."""
 
     @property
     def labels(self) -> list[int]:
-        """Return the ids of what is trained on, and -100 elsewhere."""
+        """Return the ids of the trained tokens, and -100 for all others."""
         return [
             i if is_trained else -100 for i, is_trained in zip(self.ids, self.trained, strict=True)
         ]
@@ -39,41 +39,41 @@ def segment_tokens(
     *,
     everything: bool = False,
 ) -> SegmentTokens:
-    """Tokenize the segments of a row; `everything` learns all of them (`train_on_inputs`).
+    """Tokenize the segments of a row; with `everything` all of them are trained on (`train_on_inputs`).
 
-    With `ends` other than "none" the special tokens that the tokenizer itself puts before a text come
-    first, and its EOS last, unless the text ends with it. Raises TokenizerError where it has no EOS.
+    Unless `ends` is "none", the special tokens that the tokenizer adds before a text come first, and its EOS
+    last unless the text ends with it. Raises TokenizerError if the tokenizer has no EOS.
     """
-    made = SegmentTokens("", [], [], [])
+    row = SegmentTokens("", [], [], [])
     for place, segment in enumerate(segments):
         is_trained = everything or bool(segment["label"])
         begins = place == 0 and ends != "none"
-        made = _joined(made, _encoded(segment["text"], tokenizer, begins=begins), is_trained)
+        row = _joined(row, _encoded(segment["text"], tokenizer, begins=begins), is_trained)
     if ends == "none":
-        return made
+        return row
     closing = tokenizer.needs("eos_token", "a text that is trained on to its end")
     eos = tokenizer.eos_id
-    if eos is None or (made.ids and made.ids[-1] == eos):
-        return made
+    if eos is None or (row.ids and row.ids[-1] == eos):
+        return row
     last = everything or bool(segments and segments[-1]["label"])
-    return _joined(made, SegmentTokens(closing, [eos], [], [(0, len(closing))]), last)
+    return _joined(row, SegmentTokens(closing, [eos], [], [(0, len(closing))]), last)
 
 
 def _encoded(text: str, tokenizer: Tokenizer, *, begins: bool) -> SegmentTokens:
     encoding = tokenizer.encode(text)
-    found = SegmentTokens(text, encoding.ids, [], list(encoding.offsets))
+    bare = SegmentTokens(text, encoding.ids, [], list(encoding.offsets))
     if not begins:
-        return found
+        return bare
     added = tokenizer.encode(text, add_special_tokens=True)
-    own = added.special_tokens_mask
-    first = own.index(0) if 0 in own else own.count(1) if len(own) == 1 else 0
+    special = added.special_tokens_mask
+    first = special.index(0) if 0 in special else special.count(1) if len(special) == 1 else 0
     ids = added.ids[:first]
     written = [tokenizer.backend.id_to_token(i) or "" for i in ids]
     places, at = [], 0
     for word in written:
         places.append((at, at + len(word)))
         at += len(word)
-    return _joined(SegmentTokens("".join(written), ids, [], places), found, is_trained=False)
+    return _joined(SegmentTokens("".join(written), ids, [], places), bare, is_trained=False)
 
 
 def _joined(left: SegmentTokens, right: SegmentTokens, is_trained: bool) -> SegmentTokens:

@@ -1,8 +1,8 @@
-"""Conversations with an environment: an agent of the Gym runs them by /run and returns the tokens.
+"""Conversations with an environment: an agent of the Gym runs them at /run and returns the tokens.
 
-Only the last item of a call of the model has `prompt_token_ids`, what the
-model read, `generation_token_ids` and `generation_log_probs`, what it wrote. What it read of a later
-call begins with everything so far, and the rest of that is the environment's.
+Only the last item of each model call has the tokens: `prompt_token_ids` of the prompt,
+`generation_token_ids` and `generation_log_probs` of the answer. The prompt of a later call begins with all
+tokens so far; the rest of it comes from the environment.
 """
 
 import copy
@@ -44,7 +44,7 @@ class Rollout:
     ) -> None:
         """Take the settings, a function from a row's server and agent to an agent's address, and retries.
 
-        The tokenizer is copied: this may run in a thread, and fast ones refuse two users at once.
+        The tokenizer is copied, since this may run in a thread, and fast tokenizers are not thread-safe.
         """
         self.settings = settings
         self.url_of = agent
@@ -128,8 +128,8 @@ def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
     """Return the conversation of `response.output`; None if no item has the model's tokens.
 
-    A turn whose prompt does not begin with what came before (a template that rewrites earlier turns)
-    ends the conversation: it and what follows is left out, and the outcome says so.
+    If the prompt of a turn does not begin with all tokens before it (a template that rewrites earlier turns),
+    that turn and all later ones are left out, and the outcome is MISMATCH.
     """
     calls = [item for item in items if item.get("generation_token_ids") is not None]
     if not calls:

@@ -1,7 +1,7 @@
-"""Reward workers: processes that run reward functions, parts of a batch in parallel.
+"""Reward workers: processes that run reward functions on parts of a batch in parallel.
 
-They are spawned, not forked, and do not import the main module: TRL and torch are not loaded
-there. Each has its own main thread, so that functions may use `signal.alarm`.
+They are spawned, not forked, and do not import the main module, so that TRL and torch are not loaded in
+them. A function runs in the main thread of its worker, so that it may use `signal.alarm`.
 """
 
 import pickle
@@ -24,21 +24,21 @@ from fmtkit.training.rl.rewards.options import RewardOptions
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
 Spec = bytes
-"""A pickled pair: the folders that the module of a function is in, and a pickled Entry or function."""
+"""A pickled pair: folders to add to the module search path, and a pickled Entry or function."""
 
 TARGET = "fmtkit.training.rl.rewards.serving:serve"
 GREETING = b""
 _START = 600.0
 _GRACE = 5.0
-"""Seconds that a function has to end after its worker interrupted it; then the worker is killed."""
+"""Seconds between the interruption of a function and the kill of its worker."""
 _UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 _PLAIN = (int, float, str, list, dict, type(None))
 
 
 def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
-    """Return what a worker loads a function from, or None if it cannot be sent to one.
+    """Return the specification from which a worker loads a function, or None if it cannot.
 
-    A named function is loaded by its name. Those of the main module do not exist in a worker.
+    A named function is loaded by its name. Functions of the main module do not exist in a worker.
     """
     if isinstance(item, Entry):
         return pickle.dumps(((), pickle.dumps(item)))
@@ -52,7 +52,7 @@ def spec_of(item: Entry | Callable[..., Any], called: Called) -> Spec | None:
 
 
 def _folders_of(module: str) -> tuple[str, ...]:
-    """Return the folder that a module was loaded from, if any; a worker does not look everywhere."""
+    """Return the folder from which a module was loaded, if any: a worker may not have it on its path."""
     top = sys.modules.get(module.partition(".")[0])
     file = getattr(top, "__file__", None)
     if file is None:
@@ -62,7 +62,7 @@ def _folders_of(module: str) -> tuple[str, ...]:
 
 
 class Pool:
-    """A number of workers, each of which can run every function."""
+    """A pool of workers, each of which can run every function."""
 
     def __init__(
         self, options: RewardOptions, specs: Mapping[int, Spec], called: Mapping[int, Called]
@@ -78,7 +78,7 @@ class Pool:
                 str(index): [called[index].label, spec.hex()] for index, spec in specs.items()
             },
         }
-        # Parts of a batch that fails have their share of the time once more, and so has each retry.
+        # If a batch fails, its halves get the same time again, and so does each retry.
         tries = (1 + options.retries) * (2 if options.masks else 1)
         limits = Limits(
             seconds=options.seconds * tries + _GRACE * tries, memory=None, start_seconds=_START
@@ -93,7 +93,7 @@ class Pool:
         self._warned = False
 
     def takes(self, batch: Batch) -> bool:
-        """Return whether a batch can be sent to another process: live environments cannot be."""
+        """Return whether a batch can be sent to a worker; environments cannot."""
         return "environments" not in batch.columns
 
     def run(self, index: int, parts: Sequence[Batch]) -> list[Scored]:
@@ -109,7 +109,7 @@ class Pool:
             for part, answer in zip(parts, asked, strict=True):
                 outcomes.append(self._outcome(index, part, answer))
         except RewardError:
-            # The other parts are of no use, and the process could not end before they have.
+            # The other parts are not needed, and this process could not exit before they end.
             self.close()
             raise
         return outcomes
@@ -134,13 +134,13 @@ class Pool:
         label = self._called[index].label
         if isinstance(outcome, Overrun):
             reason = (
-                f"reward {label}: a reward worker gave {outcome.message} for {len(part)} "
+                f"reward {label}: a reward worker failed ({outcome.message}) on {len(part)} "
                 "completions; see trl.reward_timeout, and `fmtkit rewards test`"
             )
             if self._called[index].masks:
                 return Scored.lost(len(part), reason, time.perf_counter())
             raise RewardError(reason)
-        # A worker runs the user's own functions, which run in this process as well.
+        # A worker runs only functions that the user chose, which could run in this process too.
         kind, first, second = pickle.loads(outcome)  # noqa: S301
         if kind == "failed":
             raise RewardError(first, second)

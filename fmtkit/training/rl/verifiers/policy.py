@@ -1,4 +1,4 @@
-"""Who samples the turns of a dialog: a vLLM server for each request, or the trainer for all that wait."""
+"""Samples the turns of episodes: a vLLM server for each request, or the trainer for all waiting requests."""
 
 import json
 import sys
@@ -14,14 +14,14 @@ from fmtkit.training.rl.rollouts.settings import capped
 from fmtkit.training.rl.verifiers.endpoint import RefusedError, Sampled
 
 _PATIENCE = 0.05
-"""Seconds that a request waits for others to be sampled with: one batch is cheaper than many."""
+"""Seconds for which a request waits for others, since one batch is cheaper than many."""
 
 
 class ServerPolicy:
-    """The trainer's vLLM server, asked with token ids; every training process asks by itself."""
+    """Samples from the trainer's vLLM server; every training process sends its own requests."""
 
     def __init__(self, trainer: Any, model: str, seconds: float) -> None:
-        """Take the sampling of the trainer, as it is now."""
+        """Copy the trainer's present sampling settings."""
         self.url = f"{address(vars(trainer.args)).url}/v1/completions"
         self.seconds = seconds
         self.body = {
@@ -38,7 +38,7 @@ class ServerPolicy:
         }
 
     def sample(self, prompt: list[int], most: int) -> Sampled:
-        """Return the tokens that the server samples; raises RefusedError where it does not."""
+        """Return the tokens that the server samples; raise RefusedError if it fails."""
         body = {**self.body, "prompt": [prompt], "max_tokens": most}
         try:
             choice = http_client.post(self.url, json.dumps(body).encode(), self.seconds)["choices"][
@@ -46,7 +46,7 @@ class ServerPolicy:
             ]
             return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
         except (http_client.CallError, KeyError, IndexError, TypeError) as error:
-            raise RefusedError(503, f"the vLLM server gave no tokens: {error}") from error
+            raise RefusedError(503, f"the vLLM server returned no tokens: {error}") from error
 
     def until(self, running: Iterable["Future[Any]"]) -> None:
         """Wait until all conversations have ended."""
@@ -61,16 +61,16 @@ class _Request:
 
 
 class OwnPolicy:
-    """The model that trains, on the thread that trains: what waits is sampled together."""
+    """Samples from the model in training, in the thread of the trainer: waiting requests form a batch."""
 
     def __init__(self, generate: Callable[[Sequence[list[int]], int], list[Sampled]]) -> None:
-        """Take the function that samples for prompts, and the maximum number of tokens."""
+        """Take the function that samples for prompts, given a maximum number of tokens."""
         self.generate = generate
         self.waiting: SimpleQueue[_Request] = SimpleQueue()
         self.is_over = False
 
     def sample(self, prompt: list[int], most: int) -> Sampled:
-        """Wait for the tokens of one request; what is beyond the most is left out."""
+        """Wait for the tokens of one request, and return at most `most` of them."""
         request = _Request(prompt, most, Future())
         self.waiting.put(request)
         if self.is_over:
@@ -105,7 +105,7 @@ class OwnPolicy:
             request.made.set_exception(RefusedError(410, "this conversation has ended"))
 
     def _batch(self, most: int) -> list[_Request]:
-        """Return the requests that wait, at most as many as there are conversations."""
+        """Return the waiting requests, at most `most`."""
         batch: list[_Request] = []
         while len(batch) < most:
             try:
@@ -116,10 +116,10 @@ class OwnPolicy:
 
 
 def generating(trainer: Any) -> Callable[[Sequence[list[int]], int], list[Sampled]]:
-    """Return what samples with the trainer's own generation, by transformers or vLLM in its process."""
+    """Return a function that samples with the trainer's own generation, by transformers or colocated vLLM."""
 
     def generate(prompts: Sequence[list[int]], most: int) -> list[Sampled]:
-        # A turn of 8 tokens would be cut out of as many as a whole conversation may have.
+        # Without the limit, each turn would generate as many tokens as a complete conversation may have.
         with capped(trainer, most):
             ids, logprobs = trainer._generate_single_turn(list(prompts), None, {}, 1)
         known = logprobs if logprobs is not None else [None] * len(ids)
