@@ -209,7 +209,7 @@ def _parameters(options: type[Options], name: str, found: Option) -> list[Parame
     )
     made = [_parameter(name, kind, default, info)]
     if found.json_flag:
-        help_text = 'The same as JSON: {"question": "meta.q"}.'
+        help_text = 'The same as --map, as JSON: {"question": "meta.q"}.'
         as_json = typer.Option(
             found.json_flag, help=help_text, rich_help_panel=panel, metavar="JSON"
         )

@@ -25,7 +25,10 @@ def inspect(
         list[str] | None, typer.Option(help="Exit 1 if this code was found.")
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Print all of the survey, not a screen of it.")
+        bool,
+        typer.Option(
+            "--all", help="Print the complete survey instead of a summary that fits a screen."
+        ),
     ] = False,
     json: Json = False,
     quiet: Quiet = False,

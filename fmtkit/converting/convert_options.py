@@ -54,7 +54,9 @@ class SourceOptions(Options):
         keys=("datasets.type",),
     )
     method: str | None = option(
-        TEXT, "Training method; decides what type and columns leave open.", keys=("rl",)
+        TEXT,
+        "Training method; decides between the tables that type and columns allow.",
+        keys=("rl",),
     )
     chat_template: str | None = option(
         PATH,
@@ -71,7 +73,7 @@ class SourceOptions(Options):
     )
     columns: Mapping[str, str] = option(
         COLUMNS,
-        "COLUMN=PATH: read a column of the type from another column of the source.",
+        "COLUMN=PATH: read a column of the type from a different column of the source.",
         default={},
         flags=("--map",),
         json_flag="--columns",
@@ -79,10 +81,10 @@ class SourceOptions(Options):
         keys=("datasets.columns",),
     )
     map_file: str | None = option(
-        PATH, "JSON or YAML with such columns, or LLaMA-Factory's dataset_info.json[#NAME]."
+        PATH, "JSON or YAML file with such a mapping, or LLaMA-Factory's dataset_info.json[#NAME]."
     )
     delimiter: str | None = option(
-        TEXT, "What separates the cells of a CSV file: one character, or tab."
+        TEXT, "Separator of the cells of a CSV file: one character, or tab."
     )
     options: Mapping[str, Any] = option(
         PAIRS,
@@ -121,7 +123,7 @@ class SourceOptions(Options):
     )
     shared_filesystem: bool = option(
         SWITCH,
-        "The cluster's machines see local files (sources, OUT) under the same paths.",
+        "The machines of the cluster see local files (sources, OUT) at the same paths.",
         default=False,
         same_rows=True,
     )
@@ -159,7 +161,7 @@ class RowOptions(SourceOptions):
     )
     to: str | None = option(TEXT, "Layout of the rows: " + ", ".join(targets.shipped()) + ".")
     allow_loss: tuple[str, ...] = option(
-        NAMES, "What --to may leave out where its layout has no place for it: A,B.", default=()
+        NAMES, "Fields that --to may drop if the layout cannot hold them: A,B.", default=()
     )
     keep: tuple[str, ...] = option(
         NAMES,

@@ -18,7 +18,10 @@ class InspectOptions(SourceOptions):
     )
     max_length: tuple[int, ...] = option(COUNTS, "Report what this length cuts.", default=())
     loss_budget: float = option(
-        SHARE, "Rows that a length may lose: P% or a share.", default=0.01, shown="1%"
+        SHARE,
+        "Share of rows that a suggested length may lose: P% or a number.",
+        default=0.01,
+        shown="1%",
     )
     sample: int | None = option(COUNT, "Measure the lengths of about N rows only.")
     show_mask: int = option(NATURAL, "Show the first N rows with their masks.", default=0)
