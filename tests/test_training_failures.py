@@ -124,6 +124,52 @@ def test_rows_of_which_no_token_is_trained_on_are_one_line(model, tmp_path, capf
     assert "no token of any row is trained on" in line
 
 
+@pytest.mark.slow
+def test_rows_that_the_trainer_leaves_out_are_counted_in_its_output_and_report(
+    model, tmp_path, capfd
+):
+    def dialog(number: int, *, trained: bool) -> list[dict[str, object]]:
+        reply = {"role": "assistant", "content": "blue", "train": trained}
+        return [{"role": "user", "content": f"red {number}"}, reply]
+
+    lines = [dialog(n, trained=n % 4 > 0) for n in range(8)] + [dialog(1, trained=True)] * 2
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps({"messages": line}) + "\n" for line in lines))
+    keys = keys_of(tmp_path, model) | {
+        "datasets": [{"path": str(data), "type": "openai"}],
+        "dataset_exact_deduplication": True,
+    }
+    del keys["rl"]
+    run = prepared(keys)
+    assert process.main([str(run)]) == 0
+    duplicates = "dataset_exact_deduplication: 2 of 10 rows are duplicates and are left out"
+    masked = "2 of 8 rows to train on are left out: SFTTrainer cannot use them"
+    printed = capfd.readouterr().err
+    found = json.loads((run / "report.json").read_text())["findings"]
+    for words in (duplicates, masked):
+        assert f"note: {words}" in printed
+        assert [one.startswith(words) for one in found].count(True) == 1
+
+
+@pytest.mark.slow
+def test_rows_of_a_process_reward_model_without_a_step_within_the_length_are_counted(
+    model, tmp_path, capfd
+):
+    rows = [
+        {"prompt": "red " * (1 + 100 * (n == 3)), "completions": ["blue"], "labels": [True]}
+        for n in range(8)
+    ]
+    data = tmp_path / "steps.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    keys = keys_of(tmp_path, model, rl="prm", sequence_len=32, excess_length_strategy="keep") | {
+        "datasets": [{"path": str(data), "type": "stepwise_supervised"}]
+    }
+    run = prepared(keys)
+    assert process.main([str(run)]) == 0
+    words = "1 of 8 rows to train on are left out: Trainer cannot use them with max_length 32"
+    assert f"note: {words}" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "trainer_state.json"])
 def test_a_full_disk_is_one_line_and_names_the_way_on(name, model, tmp_path, capfd):
     run = prepared(keys_of(tmp_path, model, save_strategy="steps", save_steps=1))

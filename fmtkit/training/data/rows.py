@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 _TEXT_ROLES = {"prompt": "user"}
 
 
-def load_rows(job: Job, runner: Runner) -> tuple[Any, Any]:
-    """Return the rows to train on and those to evaluate on (None where there are none)."""
-    train = mixed(job, job.train, runner)
+def load_rows(
+    job: Job, runner: Runner, note: Callable[[str], None] = lambda _: None
+) -> tuple[Any, Any]:
+    """Return the rows to train on and those to evaluate on (None if there are none).
+
+    `note` gets a line for rows that are left out.
+    """
+    train = mixed(job, job.train, runner, note)
     if _is_shuffled(job):
         train = train.shuffle(seed=_seed(job))
     if runner.both_labels:
         train = interleaved(train, _seed(job))
-    evaluation = mixed(job, job.evaluation, runner) if job.evaluation else None
+    evaluation = mixed(job, job.evaluation, runner, note) if job.evaluation else None
     return train, evaluation
 
 
@@ -52,7 +57,12 @@ def _with_variables(job: Job, rows: Any) -> Any:
     return rows.add_column("chat_template_kwargs", [variables] * len(rows))
 
 
-def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
+def mixed(
+    job: Job,
+    sources: Sequence[Source],
+    runner: Runner,
+    note: Callable[[str], None] = lambda _: None,
+) -> Any:
     """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and trained_messages.has_flags(files)
@@ -66,7 +76,13 @@ def mixed(job: Job, sources: Sequence[Source], runner: Runner) -> Any:
     if runner.whole_dialogs:
         merged = whole_dialogs(merged)
     if job.setting("dataset_exact_deduplication"):
+        count = len(merged)
         merged = _distinct(merged)
+        if len(merged) < count:
+            note(
+                f"dataset_exact_deduplication: {count - len(merged):,} of {count:,} rows are duplicates "
+                "and are left out"
+            )
     if len(merged) == 0:
         raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
     return _with_variables(job, merged)

@@ -40,6 +40,8 @@ class Parts:
     peft: Any = None
     quantization: Any = None
     callbacks: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Rows that were left out."""
 
 
 def runner_of(job: Job) -> Runner:
@@ -136,7 +138,9 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
 
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
-    train, evaluation = (_prepared(job, rows, tokenizer) for rows in load_rows(job, runner))
+    notes: list[str] = []
+    loaded = load_rows(job, runner, notes.append)
+    train, evaluation = (_prepared(job, rows, tokenizer) for rows in loaded)
     arguments = make_arguments(job, runner, train.column_names)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
@@ -149,6 +153,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         peft=peft,
         quantization=make_quantization(job),
         callbacks=callbacks,
+        notes=notes,
     )
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,8 +85,12 @@ def train(work: Job, stop: Stop | None = None) -> int:
     callbacks = [log, bar, *_watchdogs(work)]
     parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
     _check_world(work, processes_of(parts.arguments))
+    given = _counts(parts.train, parts.evaluation)
     trainer = make_trainer(work, parts)
     _check_rows(trainer)
+    for note in (*parts.notes, *_left_out(work, trainer, given)):
+        log.findings.append(note)
+        _say(trainer, f"note: {note}")
     _tidy(trainer, counter)
     try:
         return _train_and_save(trainer, work, stop, parts, log, started)
@@ -254,6 +259,31 @@ def _check_rows(trainer: Any) -> None:
             "no token of any row is trained on: all labels are masked; `fmtkit inspect --show-mask 3` "
             "shows them; see train_on_inputs and the messages' train flags"
         )
+
+
+def _counts(*datasets: Any) -> tuple[int | None, ...]:
+    """Return the rows of each dataset; None for a dataset without a length."""
+    return tuple(len(rows) if hasattr(rows, "__len__") else None for rows in datasets)
+
+
+def _left_out(work: Job, trainer: Any, given: tuple[int | None, ...]) -> Iterator[str]:
+    """Yield a note for rows that the trainer has left out of what it was given.
+
+    TRL drops rows that have no trained token after truncation, and RewardTrainer those that are too long.
+    """
+    if getattr(trainer.args, "packing", False):
+        # Packing splits rows instead of truncating them.
+        return
+    limit = work.trainer.get("max_length") or work.own.get("max_length")
+    kept = _counts(trainer.train_dataset, getattr(trainer, "eval_dataset", None))
+    for purpose, before, after in zip(("train", "evaluate"), given, kept, strict=True):
+        if before is not None and after is not None and after < before:
+            within = f" with max_length {limit}" if limit else ""
+            name = type(trainer).__name__
+            yield (
+                f"{before - after:,} of {before:,} rows to {purpose} on are left out: {name} cannot use "
+                f"them{within}; `fmtkit inspect -c` shows the masks"
+            )
 
 
 def _check_steps(trainer: Any) -> None:
