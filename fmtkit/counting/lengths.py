@@ -47,12 +47,12 @@ BINS = 40
 
 @dataclass
 class Tally:
-    """How often each length occurs."""
+    """The number of rows of each length."""
 
     counts: dict[int, int] = field(default_factory=dict)
 
     def add(self, lengths: Ints) -> None:
-        """Count these lengths too."""
+        """Add the lengths of more rows."""
         values, times = np.unique(lengths, return_counts=True)
         for value, number in zip(values.tolist(), times.tolist(), strict=True):
             self.counts[value] = self.counts.get(value, 0) + number

@@ -1,4 +1,4 @@
-"""Which converter belongs to a name, or to the columns of a file.
+"""The registry of converters: finds those of a name.
 
 A converter's signature is its format: its parameters are source columns with kinds, its result is the
 canonical table, keyword parameters with plain defaults are the options of the type. Several converters
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Table])
 
 @dataclass(frozen=True)
 class Converter:
-    """A function from source columns to a canonical table, and what its signature says of it."""
+    """A function from source columns to a canonical table, and the declarations in its signature."""
 
     name: str
     makes: type[Table]
@@ -61,7 +61,7 @@ class Converter:
         return self.function.__module__.startswith("fmtkit.")
 
     def make(self, arguments: Mapping[str, Any]) -> Table:
-        """Call the function; OptionError names the file and line of one that raises."""
+        """Call the function; if it raises, raise OptionError with its file and line."""
         try:
             return self.function(**arguments)
         except Exception as error:
@@ -72,7 +72,7 @@ class Converter:
 
     @property
     def columns(self) -> Mapping[str, Kind]:
-        """Return the parameters that are columns of the source: all but the whole row."""
+        """Return the parameters that are columns of the source, without one that is the complete row."""
         return {name: kind for name, kind in self.takes.items() if not isinstance(kind, RowKind)}
 
     @cached_property
@@ -82,7 +82,7 @@ class Converter:
 
     @property
     def takes_rows(self) -> bool:
-        """Return whether it is given the whole row."""
+        """Return whether a parameter is the complete row."""
         return len(self.columns) < len(self.takes)
 
     def path(self, parameter: str) -> str:
@@ -121,10 +121,10 @@ def converter(
 ) -> Callable[[F], F]:
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
 
-    `any_of` groups optional columns; each group needs at least one; `wide` gives its messages room for
-    tool calls and reasoning; `text` says that its conversations are text already; `paths` places parameters
-    under dotted paths; `rows_by` is a column: rows that follow each other and have the same there are one,
-    and the parameter `rows` is the list of them; `differs` is the line on axolotl in docs/formats.md.
+    `any_of` are groups of optional columns, of each of which a row needs at least one. `wide` messages can
+    have tool calls and reasoning. With `text`, conversations are rendered text. `paths` maps parameters to
+    dotted paths. `rows_by` is a column: consecutive rows with the same value in it are joined into one, and the
+    parameter `rows` is the list of them. `differs` is the difference from axolotl in docs/formats.md.
     """
 
     def register(function: F) -> F:
@@ -197,7 +197,7 @@ def converters() -> tuple[Converter, ...]:
 
 
 def load_plugin(path: str) -> None:
-    """Run a plugin file, so that the converters in it are registered, instead of those it had."""
+    """Run a plugin file and register its converters, instead of those of an earlier run of it."""
     import importlib.util
     from pathlib import Path
 
@@ -210,11 +210,11 @@ def load_plugin(path: str) -> None:
     import sys
 
     module = importlib.util.module_from_spec(spec)
-    # A plugin called polars.py is not what others import by that name.
+    # A plugin called polars.py must not replace the module of that name.
     if user_modules.installed(file.stem) is None:
         held = sys.modules.get(file.stem)
         if held is None or getattr(held, "__file__", None) == spec.origin:
-            # Run again, its functions are pickled by the names that they have in the new one.
+            # Functions of a plugin that is run again are pickled by their names in the new module.
             sys.modules[file.stem] = module
     user_modules.serve([file.parent], module.__name__)
     _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
@@ -223,7 +223,7 @@ def load_plugin(path: str) -> None:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        # What a stranger's file raises is not a traceback of ours; half of it is not a plugin either.
+        # An exception of a user's file is reported in one line, and none of its converters stays registered.
         del _CONVERTERS[count:]
         target_registry.forget(str(file))
         raise OptionError(f"--plugin {path}: {user_modules.describe(error, file)}") from error
@@ -231,9 +231,9 @@ def load_plugin(path: str) -> None:
 
 
 def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
-    """Return the converters of that name or alias, of tables that the method takes or are made so.
+    """Return the converters of that name or alias whose table the method takes or can be converted to.
 
-    Raises UnknownNameError with a did-you-mean, OptionError where the method takes none of them.
+    Raises UnknownNameError with a suggestion, and OptionError if the method takes none of their tables.
     """
     found = tuple(c for c in converters() if name == c.name or name in c.aliases)
     if not found:

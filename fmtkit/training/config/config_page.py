@@ -1,4 +1,4 @@
-"""docs/config.md: every key, where it goes and what it takes, generated from the table of keys.
+"""Generates docs/config.md: every key, its values and its destination, from the table of keys.
 
 `python -m fmtkit.training.config.config_page FILE` writes it, with the methods of installed packages; a
 test compares the page without them with the table.
@@ -87,7 +87,7 @@ def _groups() -> Iterator[str]:
 
 
 def _named() -> str:
-    """Return the arguments that pass by name, as the installed packages have them."""
+    """Return the section on the trainers' arguments, as the installed packages have them."""
     rows = []
     for name, argument in arguments_by_name().items():
         key = find_key(name)
@@ -108,7 +108,7 @@ def _methods(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _checks() -> str:
-    """Return the checks that `--dry-run` and `train` make of a configuration."""
+    """Return the section on the checks of `--dry-run` and `train`."""
     rows = "".join(
         f"| `{check.code}` | {check.needs} | {check.about} |\n" for check in checklist.every()
     )

@@ -1,7 +1,7 @@
-"""Signals that end a run: Ctrl-C, SIGTERM, a lost terminal. Every process gets them, once.
+"""Signals that end a run: Ctrl-C, SIGTERM, SIGHUP. Every process handles a request once.
 
-`fmtkit train` and the launcher of several processes pass a signal on to what they started. A terminal
-sends it to all of them as well: what comes again within a second is the same request.
+`fmtkit train` and the launcher of several processes forward a signal to the processes that they started, and
+a terminal sends it to all of them too. So a signal within a second of another one is the same request.
 """
 
 import signal
@@ -24,9 +24,9 @@ def is_interruption(code: int) -> bool:
 
 @contextmanager
 def handling(handler: Handler) -> Iterator[None]:
-    """Give the signals to a handler; a lost terminal stays ignored where it was (nohup)."""
+    """Handle the signals with `handler`, except a SIGHUP or SIGTERM that is ignored (nohup)."""
     if threading.current_thread() is not threading.main_thread():
-        # Python gives signals to the main thread, which handles them itself.
+        # Python delivers signals to the main thread, which handles them itself.
         yield
         return
     taken = [n for n in SIGNALS if n == signal.SIGINT or signal.getsignal(n) != signal.SIG_IGN]
@@ -39,14 +39,14 @@ def handling(handler: Handler) -> Iterator[None]:
 
 
 class Stop:
-    """Whether a signal has asked a training process to stop.
+    """The request of a signal to stop a training process.
 
-    While it trains, the first one is a request to save and stop; any other time, and the second one,
-    interrupts it at once.
+    The first signal during training is a request to save and stop. The second one, and any signal before or
+    after training, interrupts the process at once.
     """
 
     def __init__(self, same_request: float = 1.0) -> None:
-        """Begin with no request; what comes within `same_request` seconds of a signal says nothing new."""
+        """Begin without a request; a signal within `same_request` seconds of another one is ignored."""
         self.same_request = same_request
         self.asked = False
         self.granted = False

@@ -1,4 +1,4 @@
-"""Rollouts of several turns: the policy answers, the reference's next user turn follows."""
+"""Rollouts of several turns: after an answer of the policy comes the next user turn of the reference."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ class Dialog:
     logprobs: list[float] = field(default_factory=list)
 
     def answer(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
-        """Append what the policy said."""
+        """Append an answer of the policy."""
         self.completion.extend(ids)
         self.mask.extend([1] * len(ids))
         self.logprobs.extend(logprobs or [0.0] * len(ids))
 
     def insert(self, ids: Sequence[int]) -> None:
-        """Append what the environment says."""
+        """Append tokens of the environment, which are masked."""
         self.completion.extend(ids)
         self.mask.extend([0] * len(ids))
         self.logprobs.extend([0.0] * len(ids))
@@ -40,7 +40,7 @@ class Dialog:
 
 @dataclass(frozen=True)
 class Rollout:
-    """How a batch of conversations is rolled out."""
+    """Rolls out batches of conversations."""
 
     generate: Generate
     eos: int
@@ -48,9 +48,9 @@ class Rollout:
     longest: int
     """Tokens of a completion, inserted ones included."""
     rounds: Callable[[int], int] = lambda turns: turns
-    """Turns to generate for, given this rank's own: sharded generation needs all ranks at once."""
+    """This rank's number of turns -> the number for all ranks, since sharded generation needs all at once."""
     together: bool = False
-    """Generate for every conversation in every turn, as several ranks must."""
+    """Whether every turn generates for all conversations, as is necessary with several ranks."""
 
     def run(
         self, prompts: list[list[int]], segments: list[list[list[int]]], group: int
@@ -102,8 +102,7 @@ def inserted_turns(remaining: Sequence[Message] | None) -> list[list[Message]]:
 def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
     """Generate complete conversations for TRL, which masks the inserted turns from the loss.
 
-    The signature is that of TRL's `rollout_func`; the rows come from the trainer, which stashed
-    them.
+    The signature is that of TRL's `rollout_func`; the rows are in `trainer.rows`.
     """
     rows: Sequence[Mapping[str, Any]] = trainer.rows
     renderer: Renderer = trainer.renderer

@@ -1,4 +1,4 @@
-"""How answers are made, from the keys of `trl`, and a temporary limit on their length."""
+"""Settings of prefetch, weight transfer and failures in `trl`, and a temporary limit on answers' length."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS
 
 @dataclass(frozen=True)
 class RolloutSettings:
-    """Prefetch and the transfer of weights; all of it is off by default.
+    """Settings of prefetch, the transfer of weights, time limits and failures.
 
     `folder` is where versions of the adapter are written for the server to read. With `lora_name` they
     all have that name, for clients other than the trainer; else each has its own name.
@@ -57,7 +57,7 @@ def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> R
 
 @contextmanager
 def capped(trainer: Any, cap: int) -> Iterator[None]:
-    """Let a GRPO trainer generate at most `cap` tokens for a while, with transformers or vLLM.
+    """Let a GRPO trainer generate at most `cap` tokens inside the context, with transformers or vLLM.
 
     `trainer.max_completion_length` does not change: the dr_grpo loss is divided by it.
     """
