@@ -1,6 +1,6 @@
-"""The vocabulary of targets: expressions that make the columns of a layout of canonical conversations.
+"""Functions of targets: expressions that make the columns of a layout from canonical conversations.
 
-The conversations that a target sees are lists of wide messages without what the target does not hold.
+The conversations are lists of wide messages, without the fields that the target does not hold.
 """
 
 import json
@@ -20,7 +20,7 @@ from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'
 KEYS = ("name", "reasoning_content", "tool_calls", "tool_call_id")
-"""What a message may say besides its role and content, in the order in which it is written."""
+"""Fields of a message besides its role and content, in the order in which they are written."""
 
 
 def key(name: str) -> Expr:
@@ -58,7 +58,7 @@ def messages(dialog: Column, *keys: str) -> Column:
 
 
 def weighed(dialog: Column, *keys: str) -> Column:
-    """Make messages whose `weight` is 1 or 0 where it is said whether they are trained on."""
+    """Make messages with a `weight` of 1 or 0 if they are marked as trained on or not."""
     others = key("train").is_not_null() & (key("role") != "assistant")
     fields = {name: key(name) for name in ("role", "content", *keys)}
     marked = no_place(
@@ -74,12 +74,12 @@ def sharegpt(dialog: Column) -> Column:
     role = key("role").replace_strict(SHAREGPT_NAMES, default=None, return_dtype=pl.String)
     called = calls.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
     speaker = pl.when(calls.is_null()).then(role).otherwise(pl.lit("function_call"))
-    said = pl.when(calls.is_null()).then(key("content")).otherwise(called)
-    return each(dialog, {"from": speaker, "value": said})
+    value = pl.when(calls.is_null()).then(key("content")).otherwise(called)
+    return each(dialog, {"from": speaker, "value": value})
 
 
 def only_item(made: Column) -> Column:
-    """Take the one object of a list of one."""
+    """Return the only object of a list."""
     return made.with_value(made.value.list.first())
 
 
@@ -100,7 +100,7 @@ def system_text(dialog: Column) -> Column:
 
 
 def without_first_system(dialog: Column) -> Column:
-    """Leave the system turn out that a conversation begins with."""
+    """Return a conversation without the system turn at its start."""
     led = role_of(dialog.value.list.first()) == "system"
     skipped = pl.when(led).then(1).otherwise(0)
     return dialog.with_value(dialog.value.list.slice(skipped))
@@ -113,7 +113,7 @@ def whole(prompt: Column, reply: Column) -> Column:
 
 
 def must_end_with_prompt(prompt: Column) -> Column:
-    """Refuse prompts that end with no turn that asks for a reply."""
+    """Refuse prompts that do not end with a user or tool turn."""
     asks = role_of(prompt.value.list.last()).is_in(list(PROMPT_END_ROLES)).fill_null(value=False)
     why = "a prompt that does not end with a user or tool turn"
     return prompt.with_value(prompt.value, no_place("turns", ~asks, why))
@@ -127,7 +127,7 @@ def must_be_one_message(reply: Column) -> Column:
 
 
 def must_be_one_answer(reply: Column) -> Column:
-    """Refuse replies that are not tool calls with what they answered, and then an answer."""
+    """Refuse replies that are not an answer, with tool calls and their results before it."""
     turns = reply.value
     before = turns.list.head(turns.list.len().cast(pl.Int64) - 1)
     last = pl.element().struct
@@ -152,7 +152,7 @@ def must_start_apart(chosen: Column, rejected: Column) -> Column:
 
 
 def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
-    """Refuse conversations in which, after a system turn, questions and replies do not take turns."""
+    """Refuse conversations in which user and assistant do not alternate after a system turn."""
     rest = without_first_system(dialog).value
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
@@ -162,7 +162,7 @@ def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
 
 
 def functions(calls: str) -> list[str] | None:
-    """Return the JSON text of each function of bare calls; None where a call holds anything else.
+    """Return the JSON text of each function of bare calls; None if a call has any other key.
 
     `calls` is canonical JSON text, such as `[{"type":"function","function":{"name":"f"}}]`.
     """
@@ -171,7 +171,7 @@ def functions(calls: str) -> list[str] | None:
     while calls.startswith(CALLS_BEGIN + "{", at):
         begin = at + len(CALLS_BEGIN)
         value, end = _DECODER.raw_decode(calls, begin)
-        # A reader reads an object with `function` as a whole call.
+        # Readers take an object with `function` as a complete call.
         if "function" in value or calls[end : end + 1] != "}":
             return None
         found.append(calls[begin:end])

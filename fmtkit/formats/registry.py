@@ -123,8 +123,8 @@ def converter(
 
     `any_of` are groups of optional columns, of each of which a row needs at least one. `wide` messages can
     have tool calls and reasoning. With `text`, conversations are rendered text. `paths` maps parameters to
-    dotted paths. `rows_by` is a column: consecutive rows with the same value in it are joined into one, and the
-    parameter `rows` is the list of them. `differs` is the difference from axolotl in docs/formats.md.
+    dotted paths. `rows_by` is a column: consecutive rows with the same value in it are joined into one, and
+    the parameter `rows` is the list of them. `differs` is the difference from axolotl in docs/formats.md.
     """
 
     def register(function: F) -> F:

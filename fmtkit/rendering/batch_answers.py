@@ -1,8 +1,7 @@
-"""What a template asked and made in a trace, for all rows of a batch at once.
+"""Evaluates the conditions and derived strings of a trace for all rows of a batch at once.
 
-Most questions are about a content as it is, or trimmed: those are answered on the column's
-bytes. The others (parts of a split, replaced text, two contents compared) are worked out row by row
-in Python.
+Most conditions are on a content, unchanged or trimmed: those are evaluated on the column's bytes. The others
+(parts of a split, replaced text, two contents compared) are evaluated row by row in Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,34 +32,34 @@ TRIMS = frozenset({"strip", "lstrip", "rstrip"})
 
 
 class Rows:
-    """The rows of a batch, asked by slot."""
+    """The contents of the rows of a batch, by slot."""
 
     def __init__(self, dialogs: Sequence[DialogColumn]) -> None:
-        """Keep what was answered for a column once."""
+        """Take the columns; answers for a column are cached."""
         self.dialogs = dialogs
         self._answers: dict[tuple[Any, ...], Bools] = {}
         self._known: dict[Slot, dict[int, str]] = {}
 
     def column(self, slot: Slot) -> TextColumn:
-        """Return the column that a slot's texts are in."""
+        """Return the column of a slot's strings."""
         return self.dialogs[slot.dialog].column(slot.key)
 
     def places(self, slot: Slot, rows: Int64s) -> Int64s:
-        """Return where in its column a slot's texts are."""
+        """Return the indices of a slot's strings in its column."""
         dialog = self.dialogs[slot.dialog]
         return dialog.places(slot.key, dialog.starts[rows] + slot.message)
 
     def text(self, slot: Slot, row: int) -> str:
-        """Return the text of a slot of a row."""
+        """Return the string of a slot in a row."""
         return self.column(slot).text(int(self.places(slot, _one(row))[0]))
 
     def texts(self, unknowns: Unknowns, row: int) -> dict[Slot, str]:
-        """Return the texts of a row by slot."""
+        """Return the strings of a row for the slots among `unknowns`."""
         slots = [unknown for unknown in unknowns if isinstance(unknown, Slot)]
         return {slot: self.text(slot, row) for slot in slots}
 
     def every_text(self, row: int) -> dict[Slot, str]:
-        """Return all texts of a row by slot."""
+        """Return all strings of a row by slot."""
         found = {}
         for number, dialog in enumerate(self.dialogs):
             for message, shape in enumerate(dialog.shapes(row)):
@@ -77,8 +76,8 @@ class Rows:
             known = list(unknowns)
             slots = slots_of((question.text, *question.arguments), known)
             texts, places = self._distinct(slots, rows)
-            asked = (answer(question, known, said) for said in texts)
-            return np.fromiter(asked, np.bool_, len(texts))[places]
+            answers = (answer(question, known, by_slot) for by_slot in texts)
+            return np.fromiter(answers, np.bool_, len(texts))[places]
         slot, trims = trimmed
         column = self.column(slot)
         key = (id(column), trims, question.predicate, question.arguments)
@@ -89,9 +88,9 @@ class Rows:
     def _distinct(
         self, slots: Sequence[Slot], rows: Int64s
     ) -> tuple[list[dict[Slot, str]], Int64s]:
-        """Return the texts of rows by slot, and where each row's are: those of one place once.
+        """Return the distinct strings of rows by slot, and the index of each row's.
 
-        Rows of the same tools share these.
+        Rows with the same tools share them.
         """
         if len(slots) != 1:
             found = [{slot: self.text(slot, row) for slot in slots} for row in rows.tolist()]
@@ -109,17 +108,17 @@ class Rows:
         return found, inverse
 
     def expand(self, text: str, unknowns: Unknowns, row: int) -> str:
-        """Put the texts of a row into a symbolic text."""
+        """Return a symbolic string with the strings of a row in it."""
         return expand(text, list(unknowns), self.texts(unknowns, row))
 
     def values(
         self, unknown: Derived, unknowns: Unknowns, rows: Int64s
     ) -> tuple[list[str], Int64s]:
-        """Work out an unknown for these rows; return its values, and where each row's is."""
+        """Evaluate an unknown for these rows; return its distinct values, and the index of each row's."""
         known = list(unknowns)
         slots = slots_of((unknown.text, *unknown.arguments), known)
         texts, places = self._distinct(slots, rows)
-        return [evaluate(unknown, known, said) for said in texts], places
+        return [evaluate(unknown, known, by_slot) for by_slot in texts], places
 
 
 def _one(row: int) -> Int64s:
@@ -127,7 +126,7 @@ def _one(row: int) -> Int64s:
 
 
 def trimmed_slot(text: str, unknowns: Unknowns) -> tuple[Slot, tuple[Trim, ...]] | None:
-    """Read a string that is one slot, trimmed or not: which one, and how."""
+    """Return the slot and the trims of a string that is one slot, trimmed or not; else None."""
     trims: list[Trim] = []
     while len(text) == 1 and symbolic(text):
         unknown = unknowns[ord(text) - FIRST]
@@ -151,7 +150,7 @@ def _trim(unknown: Derived) -> Trim | None:
 
 
 def _columnar(question: Question) -> Callable[[TextColumn, tuple[Trim, ...]], Bools] | None:
-    """Return how a column answers a question; None where only Python can."""
+    """Return the function that evaluates a condition on a column; None if it must be done row by row."""
     predicate, arguments = question.predicate, question.arguments
     if predicate == "nonempty" or (predicate == "longer" and arguments[0] <= 1):
         return lambda column, trims: column.nonempty(trims)

@@ -1,7 +1,7 @@
-"""A chat template over one row: the text, and which stretches of it the model is trained to write.
+"""Renders single rows with a chat template, with the spans of text that are trained on.
 
-The survey looks at a few rows closely; whole columns are rendered by fmtkit.rendering.chat. Templates that we
-do not ship run in a worker process with limits, here as there.
+The survey renders a few rows this way; columns are rendered by fmtkit.rendering.chat. Both run templates that
+fmtkit does not ship in a worker process with limits.
 """
 
 import json
@@ -27,7 +27,7 @@ Span = tuple[int, int]
 
 
 class MarkingEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja that puts marks around what generation blocks enclose."""
+    """Jinja that puts marks around the text of generation blocks."""
 
     mark_generation = True
 
@@ -40,13 +40,13 @@ class RowTemplate:
 
     @property
     def spans_source(self) -> str:
-        """Return the source that says what is trained: TRL takes its training variant for one."""
+        """Return the source with generation blocks: the template's own, or TRL's training variant of it."""
         own = self.template.source
         return own if _has_generation(own) or not self.template.training else self.template.training
 
     @property
     def has_generation(self) -> bool:
-        """Return whether the template says which text the model is trained to write."""
+        """Return whether the template marks the text that the model is trained on."""
         return _has_generation(self.spans_source)
 
     def render(
@@ -56,14 +56,14 @@ class RowTemplate:
         *,
         add_generation_prompt: bool = False,
     ) -> str:
-        """Write messages out; raises TemplateError where the template refuses them."""
+        """Render messages; raise TemplateError if the template refuses them."""
         request = self._request(messages, tools, generation_prompt=add_generation_prompt)
         return _text(self.template.compiled.engine.render([request])[0])
 
     def render_spans(
         self, messages: list[Message], tools: str | None = None
     ) -> tuple[str, list[Span]]:
-        """Write messages out, with the spans (in characters) of the generation blocks."""
+        """Render messages, and return the spans (in characters) of the generation blocks too."""
         if not self.has_generation:
             raise TemplateError(
                 "the chat template has no {% generation %} block, so replies cannot be "
@@ -100,11 +100,11 @@ class RowTemplate:
 
 
 def compile_template(source: str, tokenizer: Tokenizer) -> RowTemplate:
-    """Compile a template of unknown origin; raises TemplateError where it is not valid Jinja."""
-    made = RowTemplate(ChatTemplate("template", source, tokenizer.special_tokens))
+    """Compile a template of unknown origin; raise TemplateError if it is not valid Jinja."""
+    template = RowTemplate(ChatTemplate("template", source, tokenizer.special_tokens))
     # Compiled now, so that a template that is not valid Jinja is refused before the first row.
-    _ = made.template.compiled
-    return made
+    _ = template.template.compiled
+    return template
 
 
 def _has_generation(source: str) -> bool:
@@ -118,7 +118,7 @@ def _text(output: Output) -> str:
 
 
 def _opened(message: Message) -> dict[str, Any]:
-    """Give a template the tool calls as values; a canonical message holds them as JSON text."""
+    """Return a message with its tool calls as values, which a canonical message has as JSON text."""
     known = {key: value for key, value in message.items() if value is not None and key not in MARKS}
     calls = known.get("tool_calls")
     return {**known, "tool_calls": json.loads(calls)} if isinstance(calls, str) else known

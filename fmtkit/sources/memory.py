@@ -1,4 +1,4 @@
-"""Sources that are objects: tables, frames, datasets, and rows that are dicts."""
+"""Readers of objects in memory: tables, frames, datasets, and rows that are dicts."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_sche
 
 @dataclass(frozen=True)
 class TableReader:
-    """Anything that hands out record batches, each time the same ones."""
+    """A reader of record batches; `batches` must return the same ones each time."""
 
     arrow_schema: pa.Schema
     batches: Callable[[], Iterable[pa.RecordBatch]]
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
-        """Join and slice the batches to blocks."""
+        """Yield the batches, joined and sliced to blocks."""
         kept = None if columns is None else present(columns, self.arrow_schema)
         batches = self.batches()
         read = 0
@@ -45,7 +45,7 @@ class TableReader:
 
 
 def reader_of_frame(frame: pl.DataFrame) -> TableReader:
-    """Read a polars frame piece by piece: its strings are copied to become Arrow's."""
+    """Return a reader of a polars frame, slice by slice, since conversion to Arrow copies strings."""
     return TableReader(frame.clear().to_arrow().schema, partial(_batches_of_frame, frame))
 
 
@@ -55,7 +55,7 @@ def _batches_of_frame(frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 class _Digest:
-    """A file that keeps nothing but the hash of what is written to it."""
+    """A file that keeps only the hash of the bytes written to it."""
 
     closed = False
 
@@ -79,10 +79,10 @@ class RowsReader:
 
     rows: Iterable[Any]
     digest: "hashlib._Hash"
-    """Of the lines that have been made so far."""
+    """The hash of the lines so far."""
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[JsonBlock]:
-        """Write the rows as JSON lines, for the one parser to judge."""
+        """Yield the rows as JSON lines, so that the same parser reads them as files."""
         del columns
         lines: list[bytes] = []
         rejects: list[Reject] = []
@@ -119,7 +119,7 @@ def _json_line(row: object) -> bytes:
     try:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
-        # Half a surrogate pair cannot be UTF-8; escaped, the parser says so.
+        # Half a surrogate pair cannot be UTF-8; escaped, the parser reports it.
         return json.dumps(row).encode() + b"\n"
 
 

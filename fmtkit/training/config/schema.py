@@ -1,4 +1,4 @@
-"""The JSON Schema of a configuration, made from the table of keys and of the installed TRL.
+"""The JSON Schema of a configuration, made from the table of keys and the installed TRL.
 
 `python -m fmtkit.training.config.schema` writes `schemas/config.schema.json`; a test compares it with the
 table if the installed TRL is the one that it was made from.
@@ -45,7 +45,7 @@ def build() -> Schema:
 
 
 def made_from() -> str:
-    """Return the versions that the named arguments are read from."""
+    """Return the versions from which the trainers' arguments are read."""
     return ", ".join(f"{name} {installed(name)}" for name in ("trl", "transformers"))
 
 

@@ -1,4 +1,4 @@
-"""The curves of a run: metrics.jsonl as a picture."""
+"""Draws the curves of a run: metrics.jsonl as a picture."""
 
 import json
 import math
@@ -31,9 +31,9 @@ _FIRST = (
 
 
 def read(run: Path) -> dict[str, list[tuple[float, float]]]:
-    """Return each metric's points (step, value), in the order in which they first came.
+    """Return each metric's points (step, value); metrics are in the order of their first line.
 
-    A resumed run does steps again that came after its checkpoint: the later line counts.
+    A resumed run repeats the steps after its checkpoint: the last line of a step counts.
     """
     out: dict[str, dict[float, float]] = {}
     path = run / METRICS
@@ -57,14 +57,14 @@ def draw(run: Path) -> Path | None:
     rows = -(-len(curves) // _COLUMNS)
     width, height = _WIDTH * _COLUMNS, _HEIGHT * rows
     figure = Figure(figsize=(width, height))
-    # One system of axes, in inches, for all panels: matplotlib's own take twice as long.
+    # All panels share one Axes with inches as units: an Axes for each takes twice as long.
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
     axes.set_axis_off()
     for number, (name, points) in enumerate(curves.items()):
         row, column = divmod(number, _COLUMNS)
         _panel(axes, name, points, (column * _WIDTH, height - (row + 1) * _HEIGHT))
     path = run / PICTURE
-    # A fixed date keeps equal runs equal in bytes.
+    # Without the version of matplotlib, equal runs have equal pictures.
     figure.savefig(path, dpi=110, metadata={"Software": None})
     return path
 
@@ -110,7 +110,7 @@ class _Scale:
     def of(
         cls, values: Sequence[float], low: float, inches: float, *, integer: bool = False
     ) -> "_Scale":
-        """Return the scale of these values, with a little room at both ends."""
+        """Return the scale of these values, with a margin at both ends."""
         from matplotlib.ticker import MaxNLocator
 
         first, last = min(values), max(values)

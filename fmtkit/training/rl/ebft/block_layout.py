@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Places, positions and visibility of the tokens of a batch of rows."""
+    """Indices, positions and visibility of the tokens of a batch of rows."""
 
     anchors: Tensor
     """(B, M) int64: the document position that each block begins at, at least 1."""
@@ -33,7 +33,7 @@ class BlockLayout:
         return self.document + self.steps * self.blocks
 
     def position_ids(self, step: int | None = None) -> Tensor:
-        """Return the positions of the whole row (B, F), or of one step's tokens (B, M)."""
+        """Return the positions of all tokens (B, F), or of one step's tokens (B, M)."""
         if step is not None:
             return self.anchors + step
         rows = self.anchors.shape[0]
@@ -41,16 +41,16 @@ class BlockLayout:
         return torch.cat([document, *(self.anchors + step for step in range(self.steps))], dim=1)
 
     def predictors(self) -> Tensor:
-        """Return the places whose logits predict the generated tokens in order, (B, G·M).
+        """Return the indices of the logits that predict the generated tokens in order, (B, G·M).
 
-        A block's first token is predicted by the document token before its anchor, a later one by
-        the block's own token of the step before, which is M places to the left.
+        A block's first token is predicted by the document token before its anchor, a later one by the
+        block's token of the previous step, which is M tokens to the left.
         """
         later = torch.arange(self.document, self.size - self.blocks, device=self.anchors.device)
         return torch.cat([self.anchors - 1, later.expand(self.anchors.shape[0], -1)], dim=1)
 
     def windows(self) -> Tensor:
-        """Return the document places that each block rewrites, (B, M, G), at most S − 1."""
+        """Return the indices of the document tokens that each block replaces, (B, M, G), at most S − 1."""
         steps = torch.arange(self.steps, device=self.anchors.device)
         return (self.anchors[..., None] + steps).clamp(max=self.document - 1)
 
@@ -65,7 +65,7 @@ class BlockLayout:
         return torch.cat([document, blocks.flatten(1)], dim=1)
 
     def generated(self, values: Tensor) -> Tensor:
-        """Take what belongs to generated tokens out of (B, F, D) as (B, M, G, D)."""
+        """Return the values (B, F, D) of the generated tokens, as (B, M, G, D)."""
         blocks = values[:, self.document :]
         shape = (values.shape[0], self.steps, self.blocks, values.shape[-1])
         return blocks.reshape(shape).transpose(1, 2)

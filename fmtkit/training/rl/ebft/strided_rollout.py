@@ -17,7 +17,7 @@ from fmtkit.training.rl.ebft.language_model import LanguageModel, layer_count
 
 @dataclass(frozen=True)
 class Rollout:
-    """Sampled blocks with what they are worth; one value of `advantages` and `valid` a block."""
+    """Sampled blocks and their advantages; `advantages` and `valid` have one value per block."""
 
     layout: BlockLayout
     blocks: Tensor
@@ -30,7 +30,7 @@ class Rollout:
 
 
 def reward_weights(settings: EbftSettings) -> Weights:
-    """Return how the settings weigh the terms of the reward."""
+    """Return the weights of the terms of the reward."""
     return Weights(
         settings.alignment_coef,
         settings.diversity_coef,
@@ -69,7 +69,7 @@ def score_blocks(
     layout: BlockLayout,
     settings: EbftSettings,
 ) -> Energy:
-    """Reward blocks (B, G, M) against the windows that they rewrite; terms are (B, K, N).
+    """Reward blocks (B, G, M) by comparison with the windows that they replace; terms are (B, K, N).
 
     K anchors with N samples each: the group of a reward is one anchor's samples.
     """
@@ -93,7 +93,7 @@ def score_blocks(
 
 
 def mask_dtype(model: LanguageModel, device: str) -> torch.dtype:
-    """Return the type that attention computes in, which an additive mask must have."""
+    """Return the dtype of attention, which an additive mask must have."""
     if torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     dtype: torch.dtype = next(model.parameters()).dtype
@@ -101,7 +101,7 @@ def mask_dtype(model: LanguageModel, device: str) -> torch.dtype:
 
 
 def rollout_metrics(rewarded: Energy, gains: Tensor, valid: Tensor) -> dict[str, float]:
-    """Return means over the valid anchors, named as they are logged; without one, only the count."""
+    """Return the metrics, as means over the valid anchors; without any, only the number of blocks."""
     blocks = float(valid.sum()) * gains.shape[-1]
     if not blocks:
         return {"ebft/num_blocks": 0.0}
