@@ -1,7 +1,7 @@
-"""Text formats of a user: a string with placeholders such as {prompt}, checked before a row is read.
+"""Format strings of users, with placeholders such as {prompt}; they are checked before a row is read.
 
-Only the named placeholders and the escapes {{ and }} are known. What `str.format` knows beside them
-({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could expose or cut values.
+Only the named placeholders and the escapes {{ and }} are allowed. Other syntax of `str.format`
+({prompt.__class__}, {prompt[0]}, {prompt:>9}, {prompt!r}) could expose or change values.
 """
 
 import re
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]")
 
 
 def parse_format(option: str, text: str, known: Mapping[str, object]) -> list[tuple[bool, str]]:
-    """Cut a format into (is a placeholder, its name or the literal text).
+    """Split a format into pairs (whether it is a placeholder, its name or the literal text).
 
     Raises OptionError with the code `format_placeholder` for anything that is not a placeholder.
     """
@@ -54,7 +54,7 @@ def mentions(option: str, text: str, name: str, known: Mapping[str, object]) -> 
 
 
 def formatted(option: str, text: str, columns: Mapping[str, Column]) -> Column:
-    """Fill a format with columns; a null is an empty text. Problems of all columns go along."""
+    """Fill a format with columns; a null becomes an empty string. Problems of the columns are kept."""
     parts = [
         columns[part].value.fill_null("") if is_name else pl.lit(part)
         for is_name, part in parse_format(option, text, columns)

@@ -1,6 +1,6 @@
-"""Pairing: a prompt with ranked replies becomes preference rows, by a stated policy; and unpairing.
+"""Pairing: makes preference rows of a prompt with ranked replies, by a policy; and unpairing.
 
-Ties make no pair. Rows that no pair can be made of are counted, never dropped silently.
+Ties make no pair. Rows without a pair are counted.
 """
 
 import re
@@ -25,16 +25,16 @@ POLICIES = {
     "none": "keep the ranking as it is",
 }
 _RANKING = "__ranking"
-"""The identity of a ranking: `__row` names the source row, which may hold several."""
+"""The number of a ranking; `__row` is that of the source row, which may hold several rankings."""
 _MARGIN = re.compile(r"margin:(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Preference rows with `__row`, the rows that made none, and the counts of rankings.
+    """Preference rows with `__row`, the rows without a pair, and counts of rankings.
 
-    A source row may hold several rankings (`fmtkit.columns.expansion`): it is without a pair where none of
-    them makes one, and `unpaired` counts the rankings that make none in rows that do.
+    A source row may hold several rankings (`fmtkit.columns.expansion`): it is without a pair if none of them
+    makes one; `unpaired` counts the rankings without a pair in the other rows.
     """
 
     frame: pl.DataFrame
@@ -55,9 +55,9 @@ def check_policy(policy: str) -> str:
 def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
     """Make preference rows of a frame with prompt, replies (list of conversations), scores and `__row`.
 
-    Each row of the frame is one ranking, whatever its `__row`, and both sides of a pair are replies of
-    that one ranking. Its pairs come in order of the better reply, then of the worse; equal scores keep
-    the source's order. Two replies that say the same make no pair.
+    Each row of the frame is one ranking, and both sides of a pair are replies of that ranking. Its pairs
+    are in the order of the better reply, then of the worse; equal scores keep the order of the source. Two
+    equal replies make no pair.
     """
     others = [name for name in frame.columns if name not in ("replies", "scores")]
     frame = frame.with_columns(pl.int_range(pl.len()).alias(_RANKING))
@@ -110,23 +110,23 @@ def unpair(frame: pl.DataFrame) -> pl.DataFrame:
     """
     others = pl.exclude("chosen", "rejected")
     sides = [
-        frame.select(others, completion=side, label=pl.lit(value=liked))
-        for side, liked in (("chosen", True), ("rejected", False))
+        frame.select(others, completion=side, label=pl.lit(value=label))
+        for side, label in (("chosen", True), ("rejected", False))
     ]
     turns = np.arange(2 * frame.height).reshape(2, frame.height).T.ravel()
     return pl.concat(sides)[turns]
 
 
 def _level() -> Expr:
-    """Number the distinct scores of a row, best first."""
+    """Return the rank of each score among the distinct scores of its ranking, best first."""
     return pl.col("scores").rank("dense", descending=True).over(_RANKING)
 
 
 def _neighbours(better: pl.DataFrame, worse: pl.DataFrame) -> pl.DataFrame:
-    """Pair levels that follow each other: the first reply of one with all of the other, and back.
+    """Pair adjacent levels: the first reply of each with all replies of the other.
 
-    The first pair of a level whose replies differ is among these, and all pairs would be too many
-    where two levels (right and wrong) share the replies.
+    The first pair with different replies is among these; all pairs would be too many if a ranking has only
+    two levels (right and wrong).
     """
     below = worse.with_columns(level=pl.col("level_worse") - 1)
     firsts = pl.col("rank") == pl.col("rank").min().over(_RANKING, "level")
@@ -139,7 +139,7 @@ def _neighbours(better: pl.DataFrame, worse: pl.DataFrame) -> pl.DataFrame:
     return pairs.sort(_RANKING, "rank", "rank_worse")
 
 
-def _said(dialog: Expr) -> Expr:
+def _reply_text(dialog: Expr) -> Expr:
     return dialog.list.last().struct.field("content").fill_null("")
 
 
@@ -157,10 +157,12 @@ def _next(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa:
 
 
 def _random(pairs: pl.DataFrame, policy: str, seed: int) -> pl.DataFrame:  # noqa: ARG001
-    # The replies themselves are hashed, so that a row's choice depends on the row alone.
+    # The replies are hashed, so that the choice for a row depends only on that row.
     # blake2b, since polars' own hash may change with its version.
     texts = pairs.select(
-        pl.concat_str(_said(pl.col("chosen")), _said(pl.col("rejected")), separator="\0")
+        pl.concat_str(
+            _reply_text(pl.col("chosen")), _reply_text(pl.col("rejected")), separator="\0"
+        )
     )
     key = str(seed).encode()
     draws = [blake2b(t.encode(), digest_size=8, key=key).digest() for t in texts.to_series()]

@@ -1,6 +1,6 @@
-"""The package math-verify, which compares answers as expressions, in a process of its own with limits.
+"""Comparison of answers as expressions by the package math-verify, in a process with limits.
 
-Expressions come from a model: what never ends to be computed is stopped there, and is not the same.
+Expressions come from a model: a comparison that takes too long is stopped, and counts as not equal.
 """
 
 import json
@@ -17,7 +17,7 @@ from fmtkit.rewards.equality import expression, expressions
 _TARGET = "fmtkit.rewards.math_verifier:serve"
 _SECONDS = 10.0
 _LONGEST = 4000
-"""Characters of an answer that is looked at: what is longer is not an answer."""
+"""Characters of the longest expression that is compared; longer ones are not equal to any."""
 _DIGITS = 30
 
 
@@ -31,13 +31,13 @@ def check_installed() -> None:
 
 
 def verifies(answer: str, reference: str) -> bool:
-    """Return whether math-verify accepts an answer as the reference; False if it does not end."""
+    """Return whether math-verify finds an answer equal to the reference; False after the time limit."""
     pair = expressions(answer, reference)
     return pair is not None and _asked("same", *pair) is True
 
 
 def value_of(text: str) -> Fraction | None:
-    """Return the real number that an expression has as its value, exact where it is rational."""
+    """Return the real value of an expression, exact if it is rational; None if it has none."""
     written = expression(text)
     found = None if written is None else _asked("number", written)
     return Fraction(found) if isinstance(found, str) else None
@@ -56,7 +56,7 @@ def _worker() -> Worker:
 
 
 def serve(setup: Mapping[str, Any]) -> Serve:
-    """Load math-verify; return what answers an item: ["same", answer, reference] or ["number", text]."""
+    """Load math-verify; return the function for items ["same", answer, reference] or ["number", text]."""
     del setup
     import logging
 
@@ -65,7 +65,7 @@ def serve(setup: Mapping[str, Any]) -> Serve:
     logging.disable(logging.CRITICAL)
 
     def parsed(text: str) -> list[Any]:
-        # The limits on time are ours: its own would take the alarm that ends a worker left alone.
+        # math-verify's own time limit would replace the alarm that ends an orphaned worker.
         found: list[Any] = parse(f"\\boxed{{{text}}}", parsing_timeout=None)
         return found
 

@@ -1,4 +1,4 @@
-"""URLs that fsspec opens: which files they stand for, and reading them in ranges with retries."""
+"""Files at URLs that fsspec opens: which files a URL names, and reading them in ranges with retries."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _UNPINNED = frozenset({"gs", "az", "abfs"})
 
 
 def remote(url: str) -> list[Location]:
-    """Return the files that a URL, a glob or a folder stands for.
+    """Return the files of a URL, a glob or a folder.
 
     Raises:
         SourceError: if there is none, or the storage does not answer within seconds.
@@ -119,8 +119,8 @@ def _supports_ranges(system: Any, path: str, size: int) -> bool:
 class RangedFile(io.RawIOBase):
     """A file of a store, read in ranges, each with a time limit and retries.
 
-    `mark` identifies the version that was listed; another version raises ChangedError. Ranges grow
-    while the file is read sequentially.
+    `mark` identifies the version that was listed; a different version raises ChangedError. Ranges grow while
+    the file is read sequentially.
     """
 
     def __init__(self, system: Any, path: str, mark: tuple[int | None, str]) -> None:

@@ -19,7 +19,7 @@ _TAKEN = frozenset(
         "skip_zero_advantage_batches",
     }
 )
-"""Keys of `rl` that it honours; some are built in, and flags of the server decide on adapters."""
+"""Keys of `rl` that the trainer honours, or that have no effect on it."""
 _INSTEAD = {
     "prefetch_depth": "write trainer_args: {max_staleness: N}",
     "rollout_func": "write an environment_factory",

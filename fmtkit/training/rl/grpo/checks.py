@@ -23,8 +23,8 @@ def lacking_device(plan: "Plan") -> str | None:
         return None
     return (
         "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
-        "and none is visible; nothing was loaded. trl.backend: sync trains everywhere, and with "
-        "trl.async_prefetch it makes answers ahead"
+        "and none is visible; nothing was loaded. trl.backend: sync needs none, and can prefetch answers "
+        "with trl.async_prefetch"
     )
 
 
@@ -38,7 +38,7 @@ def check_users_names(run: Run) -> None:
     plan = run.plan
     section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
     places = places_of(plan.config.source)
-    # The reward of a Gym is named, but is in no module.
+    # The reward of a Gym may be named, but is not in a module.
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
@@ -59,22 +59,22 @@ def reward_models(plan: "Plan") -> list[str]:
     try:
         rewards = entries.read(named, places_of(plan.config.source))
     except OptionError:
-        # What is wrong with their names is reported by check_users_names.
+        # Errors in their names are reported by check_users_names.
         return []
     return [entry.model for entry in rewards if entry.model]
 
 
 def answers_prompts(run: Run) -> bool:
-    """Return whether TRL answers the prompts of the rows; a rollout function may take them otherwise."""
+    """Return whether TRL generates answers to the rows' prompts, and no rollout function does."""
     config = run.plan.config
     has_rollout = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
     return is_online(run) and not has_rollout and not config.get("verifiers.environment")
 
 
 def find_prompts(run: Run) -> Iterator[str]:
-    """Yield files with prompts that end with an answer, which the model would answer again.
+    """Yield a line for each file with prompts that end with an assistant turn.
 
-    TRL begins the assistant's turn after every prompt, whatever the last role.
+    TRL begins an assistant turn after every prompt, whatever its last role.
     """
     import polars as pl
 

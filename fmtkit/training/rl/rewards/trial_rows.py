@@ -1,4 +1,4 @@
-"""The rows and the completions that reward functions are tried on: the first of each dataset, no model."""
+"""The rows and completions on which `fmtkit rewards test` runs reward functions, without a model."""
 
 import json
 import tempfile
@@ -34,7 +34,7 @@ _UNMEASURED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Tried:
-    """A row with one completion; `kind` says where that is from: reference, empty, echo or given."""
+    """A row with one completion; `kind` is its origin: reference, empty, echo or given."""
 
     row: int
     prompt: Any
@@ -49,7 +49,7 @@ class Tried:
 
 
 def first_rows(plan: Plan, count: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the first rows of each dataset as reward functions get them, and what to know of them."""
+    """Return the first rows of each dataset, as reward functions get them, and remarks on rows left out."""
     rows: list[dict[str, Any]] = []
     remarks: list[str] = []
     for dataset in plan.datasets:
@@ -145,7 +145,7 @@ def _converted(
 
 
 def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
-    """Write the first rows of the sources as JSON lines: a transform runs over complete sources."""
+    """Write the first rows of the sources as JSON lines, since a transform runs over complete sources."""
     path = folder / "head.jsonl"
     written = 0
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
@@ -209,6 +209,6 @@ def _shaped(completion: Any, prompt: Any) -> Any:
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the columns of any row, except for the prompt: of several datasets, those of all."""
+    """Return the columns that any row has, without prompt and completion."""
     standard = {"prompt", "completion", "completion_ids"}
     return list(dict.fromkeys(name for row in rows for name in row if name not in standard))

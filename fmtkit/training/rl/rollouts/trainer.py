@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with fmtkit's ways to make answers; without any of them it computes what TRL's does."""
+"""TRL's GRPO trainer with prefetch, rollout functions and adapter sync; without them it is TRL's."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -53,9 +53,9 @@ Rows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
-    """A GRPOTrainer whose answers may be made ahead of time, and whose server may be lost."""
+    """A GRPOTrainer that can prefetch answers, and that saves a checkpoint if its server is lost."""
 
-    # TRL and transformers leave these unions of everything that they may be.
+    # TRL and transformers annotate these as unions of many types.
     args: Any
     model: Any
     rollout_func: Any
@@ -64,7 +64,7 @@ class RolloutTrainer(GRPOTrainer):
     environment_factories: Any
 
     def __init__(self, *, rollouts: RolloutSettings | None = None, **kwargs: Any) -> None:
-        """Take TRL's arguments by name, and how answers are made."""
+        """Take TRL's arguments by name, and the settings of rollouts."""
         self.rollouts = rollouts or RolloutSettings()
         self.rows: Rows = ()
         self.interval: SyncInterval | None = None
@@ -88,7 +88,7 @@ class RolloutTrainer(GRPOTrainer):
         return rollout
 
     def connect_rollouts(self) -> None:
-        """Set up what the settings ask for; call it again if the server was set up afterwards."""
+        """Set up weight sync and the server; call it again if TRL creates the server's client afterwards."""
         if not self.use_vllm:
             return
         self.interval = SyncInterval(self.rollouts.vllm_sync_interval)
@@ -110,17 +110,17 @@ class RolloutTrainer(GRPOTrainer):
         guard(self, self.vllm_generation, self.rollouts.vllm_request_timeout, lifeline)
 
     def start_prefetch(self) -> None:
-        """Begin to generate answers ahead of time, if the settings ask for it."""
+        """Start the prefetch, if it is enabled."""
         if self.rollouts.async_prefetch:
             self.producer = Producer(self, self._made_ahead(), self.rollouts.prefetch_depth)
             if self.use_vllm:
                 self.producer.hold_sync(self.vllm_generation)
 
     def _made_ahead(self) -> Generation:
-        """Return how answers are made ahead.
+        """Return the kind of generation that is prefetched.
 
-        With several processes, only one has a client of the server, so only the first turn of a conversation
-        with tools is made ahead.
+        With several processes only one has a client of the server, so that only the first turn of a
+        conversation with tools is prefetched.
         """
         if self.rollout_func is not None:
             return FunctionGeneration(self.rollout_func)
@@ -130,24 +130,24 @@ class RolloutTrainer(GRPOTrainer):
         return ServerGeneration()
 
     def rows_ahead(self, rows: Rows) -> Rows:
-        """Return the rows that take the place of a batch; a subclass may bring others."""
+        """Return the rows to use for a batch; a subclass may replace some."""
         return rows
 
     def limited(self, rows: Rows) -> AbstractContextManager[None]:
-        """Limit the answers to these rows while they are asked for; a subclass may."""
+        """Return a context in which the answers to these rows are generated; a subclass may limit them."""
         del rows
         return nullcontext()
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
     ) -> tuple[list[Any], Any]:
-        """Take the next batches of an epoch, through the look-ahead."""
+        """Return the next batches of an epoch, those that were prefetched first."""
         if self.producer is not None:
             epoch_iterator = self.producer.batches.over(epoch_iterator)
         return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def choose_rows(self, batch: Rows) -> Rows:
-        """Set and return the rows to train in a batch's place: those with answers under way, if any."""
+        """Set and return the rows to train instead of a batch: those with prefetched answers, if any."""
         if batch is not self.rows:
             self.rows = self._chosen(batch) if self.model.training else batch
         return self.rows
@@ -168,7 +168,7 @@ class RolloutTrainer(GRPOTrainer):
         return generated
 
     def answers(self, prompts: list[Any]) -> Any:
-        """Return what TRL's `_generate` does, for the rows in `rows`; a subclass may ask several times."""
+        """Return what TRL's `_generate` returns for `rows`; a subclass may generate several times."""
         if self.interval is not None:
             self.interval.before_generation(self)
         if self.producer is None:
@@ -176,7 +176,7 @@ class RolloutTrainer(GRPOTrainer):
         return self.producer.generate(prompts, super()._generate)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train, and close what was opened for the rollouts."""
+        """Train; then end the prefetch and delete the versions of the adapter."""
         self.start_prefetch()
         try:
             return super().train(*args, **kwargs)
@@ -184,7 +184,7 @@ class RolloutTrainer(GRPOTrainer):
             self.close_rollouts()
 
     def close_rollouts(self) -> None:
-        """End the prefetch, cancelling what is under way, and delete the versions of the adapter."""
+        """Cancel the prefetch, and delete the versions of the adapter."""
         if self.producer is not None:
             self.producer.close()
             self.producer = None
