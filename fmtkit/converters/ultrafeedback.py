@@ -1,4 +1,4 @@
-"""UltraFeedback as it was collected: an instruction, several completions and their ratings."""
+"""UltraFeedback's original rows: an instruction, several completions and their ratings."""
 
 from typing import Annotated, TypeAlias
 
@@ -19,7 +19,7 @@ SCORES = {
     "fine_grained_score": ("fine-grained_score", "fine_grained_score"),
     "annotations": (),
 }
-"""What `score` may be -> the keys that hold it; the ratings of the aspects are averaged."""
+"""Value of `score` -> the keys that hold it; for annotations the ratings of the aspects are averaged."""
 
 Completions: TypeAlias = Annotated[
     Column,
@@ -57,7 +57,7 @@ def ranked(
 
 
 def _complete(scores: pl.Expr) -> pl.Expr:
-    """Keep the scores of a row only where every completion has one: two scales do not compare."""
+    """Return the scores of a row if every completion has one, else null: scales must not be mixed."""
     return pl.when(~scores.list.eval(pl.element().is_null()).list.any()).then(scores)
 
 

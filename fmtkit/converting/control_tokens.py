@@ -50,9 +50,9 @@ def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:
 
 
 def _may_hold(dialogs: pa.ChunkedArray, tokens: Sequence[str]) -> bool:
-    """Return whether two bytes that begin a token are side by side in the contents.
+    """Return whether the first two bytes of a token occur in the contents.
 
-    0.8 ms for 4 MiB where none does; a search for each token takes 4.6.
+    That takes 0.8 ms for 4 MiB without any; a search for each token takes 4.6 ms.
     """
     pairs = {token.encode()[:2] for token in tokens}
     for chunk in dialogs.chunks:

@@ -1,8 +1,8 @@
-"""Tasks: the units of work that the sources of a run are cut into.
+"""Tasks: the units of work into which the sources of a run are divided.
 
-A task is one or more consecutive parts of sources: a range of a large file, or many small files. The cuts
-depend on the sources alone and each task writes files of its own, so the output files are the same with
-any number of workers.
+A task is one or more consecutive parts of sources: a range of a large file, or many small files. The
+division depends only on the sources, and each task writes its own files, so that the output files are the
+same with any number of workers.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ class Task:
     number: int
     parts: tuple[tuple[int, Part], ...]
     rows: int | None = None
-    """How many of its rows are read, if --limit is reached within the task."""
+    """Rows to read, if --limit is reached within the task."""
 
     @property
     def next_block(self) -> tuple[int, int]:
@@ -58,18 +58,18 @@ class Task:
 
 
 def tasks_of(sources: Sequence[Any]) -> list[Task]:
-    """Cut sources into tasks; a file that cannot be split is in one task as a whole."""
+    """Divide sources into tasks; a file that cannot be split is in one task."""
     tasks: list[Task] = []
     held: list[tuple[int, Part]] = []
     size = 0
     for index, source in enumerate(sources):
         for part in parts_of(source):
-            own = parts.PART_BYTES if part.bytes is None else part.bytes
-            if held and (size + own > parts.PART_BYTES or len(held) == MAX_PARTS):
+            part_size = parts.PART_BYTES if part.bytes is None else part.bytes
+            if held and (size + part_size > parts.PART_BYTES or len(held) == MAX_PARTS):
                 tasks.append(Task(len(tasks), tuple(held)))
                 held, size = [], 0
             held.append((index, part))
-            size += own
+            size += part_size
     return [*tasks, Task(len(tasks), tuple(held))] if held else tasks
 
 

@@ -180,7 +180,7 @@ class HubOutput:
         files = {self._path(name): self.folder / name for name in names}
         files = {name: file for name, file in files.items() if file.is_file()}
         if self.head is None:
-            # What becomes public is for its owner to say.
+            # What becomes public is for the user to decide.
             self._ask(
                 lambda: self.api.create_repo(
                     self.place.repository, repo_type="dataset", private=True, exist_ok=True

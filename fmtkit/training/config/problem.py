@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every problem with its code and its place, reported together."""
+"""Problems of a configuration, each with its code and line; they are reported together."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[\w.]+\w")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that keeps a run from training; `key` is the (dotted) key that it is about."""
+    """A reason why a run cannot train; `key` is the (dotted) name of the key that causes it."""
 
     code: str
     message: str
@@ -41,11 +41,11 @@ class Problem:
     error: type[FmtkitError] | None = None
     """The class that is raised if it is the only problem; None for a RefusalError."""
     line: int | None = None
-    """Its line, where no key determines it."""
+    """Its line, if no key determines it."""
 
 
 class RefusalError(OptionError):
-    """A configuration cannot be honoured; the message has each problem's place, reason and way out.
+    """A configuration cannot be honoured; the message has the line, the reason and a remedy of each problem.
 
     `name` is the code of the first problem, `problems` are all of them.
     """
@@ -63,7 +63,7 @@ class RefusalError(OptionError):
 
 
 class Problems:
-    """Problems as they are found, so that the first one does not hide the others."""
+    """Collects problems, so that the first one does not hide the others."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -83,7 +83,7 @@ class Problems:
     def check(self, source: str, lines: Mapping[str, int]) -> None:
         """Raise one error with all problems, in the order of the file.
 
-        It is a RefusalError, or the problem's own class where there is only one.
+        It is a RefusalError; for a single problem it may have the class that the problem names.
         """
         causes = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
         problems = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
@@ -105,7 +105,7 @@ class Problems:
 
 @dataclass(frozen=True)
 class _Collecting:
-    """A block of which only the first error is kept; what follows the block always runs."""
+    """A context that adds an error to the problems; the code after its block runs in any case."""
 
     problems: Problems
     code: str
@@ -117,7 +117,7 @@ class _Collecting:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> bool:
-        """Keep one of our errors; let any other pass."""
+        """Add a FmtkitError; do not catch any other exception."""
         if isinstance(error, RefusalError):
             self.problems.found += error.problems
         elif isinstance(error, FmtkitError):
@@ -145,7 +145,7 @@ def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:
 
 
 def with_excerpt(error: FmtkitError, below: tuple[str, ...]) -> FmtkitError:
-    """Return the error, which shows these lines below its message."""
+    """Return the error with lines to show below its message."""
     if below:
         error.__dict__["_shown"] = (*error.lines, *(f"  {part}" for part in below))
     return error

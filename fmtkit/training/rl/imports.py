@@ -1,6 +1,6 @@
-"""The user's objects that a configuration names `module.attribute`: rewards, rollouts, tools, environments.
+"""Loads the user's objects that a configuration names as `module.attribute`: rewards, rollouts, tools.
 
-Whatever takes such a name loads it here, so that a name means one thing everywhere:
+All keys with such a name load it here, so that a name means the same for all of them:
 
     places = places_of(config.source)                    # its folder, then the current one
     check("trl.reward_funcs", "rewards.accuracy", places)  # before a run; runs none of the user's code
@@ -38,7 +38,7 @@ def is_dotted(name: str) -> bool:
 
 
 def check(key: str, name: str, places: Sequence[Path]) -> None:
-    """Raise OptionError unless the module is there and, by its text, defines the attribute."""
+    """Raise OptionError unless the module exists and its source defines the attribute."""
     spec = _spec(key, name, places)
     attribute = name.rpartition(".")[2]
     if spec.origin is None or not spec.origin.endswith(".py"):

@@ -1,6 +1,6 @@
-"""The plan of GRPO and related methods: groups, keys that a method does not use, our defaults.
+"""The plan of GRPO and related methods: checks of groups and of keys that a method lacks, and defaults.
 
-Imports nothing heavy: a dry run reads it.
+It imports neither torch nor TRL, since a dry run uses it.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         return
     used = out.trainer.get("use_vllm")
     if used is not None and used.value is True:
-        # TRL's own default is colocate; the documents' flow is a server in a second terminal.
+        # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
 
 
@@ -161,7 +161,7 @@ CHECKS = (
         "batches that cannot be divided into groups of answers to a prompt",
         _groups,
     ),
-    Check("replay_reference", "config", "a replay buffer with a moving reference", _replay),
+    Check("replay_reference", "config", "a replay buffer with `sync_ref_model`", _replay),
 )
 
 

@@ -1,4 +1,4 @@
-"""The outcome of a trial: what each function gave, what looks wrong, and all of it as plain values."""
+"""The outcome of a trial of reward functions: rewards, remarks, and both as plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fmtkit.training.rl.rewards.verdicts import Value
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one function did: its rewards, or the error that it ended with."""
+    """The result of one function: its rewards, or its error."""
 
     name: str
     label: str
@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """Completions, what each function gave them, and what looks wrong."""
+    """Completions, their rewards by each function, and remarks."""
 
     tried: tuple[Tried, ...]
     outcomes: tuple[Outcome, ...]
@@ -38,7 +38,7 @@ class Trial:
 
     @property
     def totals(self) -> list[Value]:
-        """The weighted sums, as TRL makes them: None counts nothing; None where all are."""
+        """The weighted sums, as in TRL: a None is left out, and the sum of only None is None."""
         given = [(o.weight, o.rewards) for o in self.outcomes if o.rewards is not None]
         columns = [
             [(weight, rewards[i]) for weight, rewards in given] for i in range(len(self.tried))
@@ -54,7 +54,7 @@ class Trial:
         return int(failed or (ran and all(total is None for total in self.totals)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain values."""
+        """Return the trial as plain values."""
         named = [o for o in self.outcomes if o.rewards is not None]
         return {
             "completions": [
@@ -74,7 +74,7 @@ class Trial:
 
 
 def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]:
-    """Return what a user should look at: functions without a signal, or with a wrong one."""
+    """Return remarks on functions without a signal, or with a wrong one."""
     remarks = []
     for outcome in outcomes:
         values = [value for value in outcome.rewards or () if value is not None]
@@ -92,7 +92,7 @@ def remarks_on(outcomes: Sequence[Outcome], tried: Sequence[Tried]) -> list[str]
 
 
 def _beaten(outcome: Outcome, tried: Sequence[Tried]) -> list[str]:
-    """Return for how many rows the reference has a lower reward than an empty answer."""
+    """Return a remark if the reference of any row has a lower reward than an empty answer."""
     pairs = zip(tried, outcome.rewards or (), strict=True)
     count = sum(
         one.row == other.row
