@@ -1,4 +1,4 @@
-"""What can be looked up: types, schemas, templates, and the machine that runs us."""
+"""The commands that print types, schemas, templates and the environment."""
 
 from typing import Annotated
 

@@ -1,9 +1,9 @@
 """User functions: `FILE.function`, axolotl's transforms, run row by row in worker processes.
 
-A function takes the config (and whatever keywords it likes) and returns a row function, or the pair of
-a row function and {"remove_columns": [...]}. Rows come out as the row's own columns, less those removed,
-overlaid with what the row function returned; None or {} filters the row. What came out is kept in a
-temporary file, so that the function runs once however often its rows are read.
+A function takes the config (and optional keywords) and returns a row function, or the pair of a row function
+and {"remove_columns": [...]}. A result has the columns of the row without the removed ones, updated with
+what the row function returned; None or {} filters the row. Results are kept in a temporary file, so that the
+function runs once even if the rows are read several times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,16 +23,16 @@ from fmtkit.sources.spooling import MadeSource
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of a user's file; `config` is what it is called with."""
+    """A function of a user's file, and the config with which it is called."""
 
     file: Path
     name: str
     config: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 30.0
-    """How long one row may take."""
+    """Time limit for one row."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Take along the file, with what it imports beside it."""
+        """Pickle the file by value, with the neighbouring files that it imports."""
         return _function, (carried([str(self.file)]), self.name, self.config, self.seconds)
 
     @property
@@ -71,7 +71,7 @@ def find_function(name: str, places: Sequence[Path]) -> UserFunction:
 
 @dataclass(eq=False)
 class TransformedSource(MadeSource):
-    """A source whose rows went through a user's function."""
+    """A source whose rows are made by a user's function."""
 
     function: UserFunction
     workers: int = 1
@@ -79,7 +79,7 @@ class TransformedSource(MadeSource):
     @property
     def what(self) -> str:
         """Return a description of the rows, for errors."""
-        return f"what {self.function.label} makes of {self.name}"
+        return f"the rows of {self.name} after {self.function.label}"
 
     def made(self) -> Iterator[Block]:
         """Run the function over every row."""
@@ -99,7 +99,7 @@ class TransformedSource(MadeSource):
 
 
 def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBlock:
-    """Run the row function over a block's sound rows."""
+    """Run the row function on the valid rows of a block."""
     made, filtered = MadeRows(block), 0
     sound: list[int] = []
     items: list[bytes] = []
@@ -118,7 +118,7 @@ def _transform(block: Block, worker: Worker, function: UserFunction) -> MadeBloc
 
 
 def _made(answer: bytes | Overrun, function: UserFunction) -> bytes | str | None:
-    """Return a made row's JSON, why there is none, or None for a filtered row."""
+    """Return the JSON of a result, the reason of an error as a string, or None for a filtered row."""
     if isinstance(answer, Overrun):
         return f"{function.label}: {answer.message}"
     if answer == FILTERED:

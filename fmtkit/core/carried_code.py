@@ -1,7 +1,7 @@
-"""Code that goes to other processes by value: plugin files with their neighbours, and packages of plugins.
+"""Code that is sent to other processes by value: plugin files with their imports, and packages of plugins.
 
-A worker on another machine need not have what the user gave with --plugin, nor the packages whose entry
-points add formats, targets and outputs: it gets their files, and loads them from a folder of its own.
+A worker on a different machine may lack the files of --plugin, and the packages whose entry points add
+formats, targets and outputs. It gets their files, and loads them from a temporary folder.
 """
 
 import ast
@@ -19,7 +19,7 @@ from fmtkit.core import plugins, user_modules
 from fmtkit.core.errors import DependencyError
 
 MOST_BYTES = 64 << 20
-"""Of a package: a larger one has to be installed where it is used."""
+"""Size of the largest package that is sent; larger ones must be installed on each machine."""
 GROUPS = ("fmtkit.converters", "fmtkit.targets", "fmtkit.outputs", "fmtkit.runners")
 Files = Mapping[str, bytes]
 """Path within a folder of modules -> content."""
@@ -27,12 +27,12 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Package:
-    """An installed package of plugins; without files where they are too many to carry."""
+    """An installed package of plugins; `files` is empty if it is too large to be sent."""
 
     name: str
     version: str
     module: str
-    """What is imported of it."""
+    """The module that is imported."""
     files: Files = field(repr=False)
 
 
@@ -41,17 +41,17 @@ class CarriedCode:
     """The code that a job needs besides fmtkit's own; can be pickled."""
 
     folders: tuple[tuple[str, Files], ...] = field(default=(), repr=False)
-    """The folders of plugin files: where each was, these files and the neighbours that they import."""
+    """The folders of plugin files: the path, and those files with the neighbouring files that they import."""
     plugins: tuple[tuple[int, str], ...] = ()
     """Plugin files by folder and name, in the order in which they are loaded."""
     packages: tuple[Package, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether there is any code."""
         return bool(self.plugins or self.packages)
 
     def unpack(self) -> list[str]:
-        """Make packages importable that this process has not imported; return plugin files to load."""
+        """Make the packages importable that are not imported yet; return the plugin files to load."""
         missing = [p for p in self.packages if p.files and p.module not in sys.modules]
         if missing:
             sys.path.insert(0, str(_unpacked(_joined(missing))))
@@ -64,11 +64,11 @@ class CarriedCode:
         ]
 
     def _is_new(self, place: Path, name: str, files: Files) -> bool:
-        """Return whether a plugin file is to be loaded; forget what was loaded of other files of its name."""
+        """Return whether a plugin file must be loaded; unload an earlier one of its name."""
         module = Path(name).stem
         known = _LOADED.get(module)
         if known is None and module in sys.modules:
-            return False  # by who made the job
+            return False  # loaded by the process that made the job
         if known == (place, files):
             return False
         if known is not None:
@@ -79,7 +79,7 @@ class CarriedCode:
         return True
 
     def files(self) -> list[str]:
-        """Return the plugin files: where they were, if they are there as they were, or unpacked."""
+        """Return the paths of the plugin files: the original ones if unchanged there, or the unpacked ones."""
         named = zip(self.plugins, self._places(), strict=True)
         return [str(place / name) for (_, name), place in named]
 
@@ -95,9 +95,9 @@ class CarriedCode:
         """Return the error for code that cannot be loaded where it was unpacked."""
         left = [f"{p.name} {p.version}" for p in self.packages if not p.files]
         large = f"{', '.join(left)} is too large to be sent along" if left else ""
-        said = "; ".join(filter(None, [" ".join(str(error).split()), large]))
+        reason = "; ".join(filter(None, [" ".join(str(error).split()), large]))
         return DependencyError(
-            f"--engine ray: a worker cannot load a plugin: {said}; install what is missing on all "
+            f"--engine ray: a worker cannot load a plugin: {reason}; install what is missing on all "
             "machines of the cluster"
         )
 
@@ -125,7 +125,7 @@ def _together(file: Path) -> Iterator[Path]:
             if user_modules.installed(top) is not None:
                 continue
             package, module = file.parent / top, file.parent / f"{top}.py"
-            # As Python does: a folder without __init__.py is none where there is a file of that name.
+            # As in Python, a file comes before a folder of the same name without __init__.py.
             is_package = (package / "__init__.py").is_file() or not module.is_file()
             beside = [*package.rglob("*.py")] if is_package else [module]
             new = [p for p in beside if p not in found and p.is_file()]
@@ -134,7 +134,7 @@ def _together(file: Path) -> Iterator[Path]:
 
 
 def _imported(file: Path) -> set[str]:
-    """Return the outermost names of the modules that a file imports, anywhere in it."""
+    """Return the top-level names of all modules that a file imports."""
     try:
         nodes = [*ast.walk(ast.parse(file.read_bytes()))]
     except (SyntaxError, ValueError):
@@ -188,7 +188,7 @@ def _lines(group: str, package: str) -> Iterator[str]:
 
 
 def _files_of(module: str) -> tuple[str, Files]:
-    """Return the outermost module that is not a namespace, and its files below the folder it is found in."""
+    """Return the outermost package that is not a namespace package, and its files by relative path."""
     names = module.split(".")
     for depth in range(1, len(names) + 1):
         name = ".".join(names[:depth])
@@ -222,7 +222,7 @@ _FOLDERS: dict[frozenset[tuple[str, bytes]], "tempfile.TemporaryDirectory[str]"]
 
 
 _LOADED: dict[str, tuple[Path, Files]] = {}
-"""Plugin files that this process loaded for a job, by their modules: the folder, and what was in it."""
+"""Plugin files that this process has loaded for a job: module -> folder and files."""
 
 
 def _unpacked(files: Files) -> Path:

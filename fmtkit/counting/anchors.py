@@ -1,8 +1,8 @@
-"""Anchors of strided EBFT: where in a document the blocks begin that are regenerated.
+"""Anchors of strided EBFT: the positions in a document at which regenerated blocks begin.
 
-A block at anchor a rewrites tokens a…a+G−1 given all tokens before a (arXiv 2603.12248, strided
-sampling). Nothing here needs torch: the trainer's collator places anchors while it pads, and an
-inspection shows the same ones.
+A block at anchor a replaces tokens a…a+G−1, given all tokens before a (arXiv 2603.12248, strided
+sampling). Nothing here needs torch: the trainer's collator places anchors while it pads, and `inspect`
+shows the same ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AnchorRule:
-    """Where anchors may be; lengths are in tokens."""
+    """The rule for the positions of anchors; lengths are in tokens."""
 
     stride: int = 8
     context_length: int = 8
@@ -24,7 +24,7 @@ class AnchorRule:
     min_completion_prefix: int = 0
 
     def first(self, prompt_length: int) -> int:
-        """Return the first position a block may begin at: after prompt and shortest context."""
+        """Return the first position at which a block may begin: after the prompt and the shortest context."""
         return max(prompt_length + self.min_completion_prefix, self.context_length)
 
 
@@ -48,7 +48,7 @@ def anchor_positions(
 ) -> list[int]:
     """Return the anchors of a document of `length` tokens without padding.
 
-    With a mask (1 where generated windows may be), a window that is not wholly inside is left out.
+    With a mask (1 where generated windows may be), windows that are not completely inside are left out.
     """
     last = length - rule.generate_max_len
     candidates = range(rule.first(prompt_length), last + 1, rule.stride)

@@ -1,10 +1,9 @@
-"""Where a byte-level tokenizer may be cut: between these bytes no match of its pattern reaches.
+"""Positions at which a text can be split without changing its tokens, for byte-level tokenizers.
 
-A byte-level BPE splits a text by a pattern and encodes each part (pre-token) separately. A cut is safe
-where every text has a border of parts, and where neither side is split otherwise when the other is
-not there. Two families of rules cover the patterns of GPT-2 and of what followed cl100k; everything
-else is not cut at all. Control characters and everything beyond ASCII are never cut at, but before
-a space.
+A byte-level BPE splits a text by a pattern and encodes each part (pre-token) separately. A cut between two
+bytes is safe if every text has a boundary of parts there, and each side is split the same without the other.
+Two families of rules cover the patterns of GPT-2 and of cl100k and its successors; with other patterns
+nothing is cut. Next to control characters and characters beyond ASCII there is no cut, except before a space.
 """
 
 from dataclasses import dataclass
@@ -55,10 +54,10 @@ CL100K_PATTERNS = frozenset(
         ),
     }
 )
-"""The patterns that follow cl100k, each as its splits in order."""
+"""The patterns of cl100k and its successors, each as its splits in order."""
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""What `ByteLevel(use_regex=True)` splits by."""
+"""The pattern of `ByteLevel(use_regex=True)`."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Family:
     pairs: Bools
     """Shape (256,): true at `16 * class before + class after` where a cut is between the two."""
     last_white: Bools
-    """Shape (16,): white space that, last of a run, goes with the word after it."""
+    """Shape (16,): white space that, as the last of a run, belongs to the word after it."""
 
 
 def _family(*, newline_joins_marks: bool) -> Family:
@@ -121,7 +120,7 @@ IS_WORD = np.isin(np.arange(16), (LETTER, PUNCTUATION, APOSTROPHE, SLASH))
 
 
 def family_of(tokenizer: dict[str, Any]) -> Family | None:
-    """Find the family of a tokenizer.json, None where texts must not be cut."""
+    """Return the family of a tokenizer.json; None if texts must not be split."""
     if tokenizer["model"].get("dropout") or not _keeps_ascii(tokenizer["normalizer"]):
         return None
     steps = _steps(tokenizer["pre_tokenizer"])
@@ -134,7 +133,7 @@ def family_of(tokenizer: dict[str, Any]) -> Family | None:
 
 
 def _keeps_ascii(normalizer: dict[str, Any] | None) -> bool:
-    """Return whether each stretch of ASCII stays as it is; NFC composes nothing across its border."""
+    """Return whether runs of ASCII are unchanged; NFC composes no characters across their ends."""
     if normalizer is None or normalizer["type"] == "NFC":
         return True
     if normalizer["type"] == "Sequence":
@@ -143,7 +142,7 @@ def _keeps_ascii(normalizer: dict[str, Any] | None) -> bool:
 
 
 def _steps(step: dict[str, Any] | None) -> list[str | None]:
-    """Return patterns to split by in order, `digits`, `bytes`, and None for what is not known."""
+    """Return the steps in order: patterns to split by, `digits`, `bytes`, and None for unknown ones."""
     if step is None:
         return [None]
     if step["type"] == "Sequence":
@@ -158,9 +157,9 @@ def _steps(step: dict[str, Any] | None) -> list[str | None]:
 
 
 def find_cuts(data: Bytes, ends: Ints, family: Family) -> Bools:
-    """Mark the bytes that begin a piece; `ends` are the ends of stretches that are split separately.
+    """Mark the bytes that begin a piece; `ends` are the ends of the texts, which are split separately.
 
-    The first byte of a stretch is for the caller to mark.
+    The caller marks the first byte of each text.
     """
     classes = CLASSES[data]
     cuts = np.zeros(len(data), dtype=np.bool_)

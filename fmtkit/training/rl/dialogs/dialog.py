@@ -1,4 +1,4 @@
-"""A conversation as tokens, with its outcome, and the columns that TRL takes of a batch of them."""
+"""A conversation as tokens with its outcome, and the columns of a batch of them for TRL."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PER_HOST = 64
-"""Conversations at a time."""
+"""Conversations that run at the same time."""
 FAILED = "failed: "
 """Prefix of the outcome of a failed conversation; the reason follows."""
 NO_TOKENS = (
@@ -37,7 +37,7 @@ class Dialog:
     outcome: str = COMPLETED
 
     def insert(self, ids: Sequence[int]) -> None:
-        """Add what the environment wrote."""
+        """Add tokens of the environment."""
         self._add(ids, [0.0] * len(ids), 0)
 
     def generate(self, ids: Sequence[int], logprobs: Sequence[float | None]) -> None:

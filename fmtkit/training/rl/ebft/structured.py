@@ -1,7 +1,7 @@
 """Structured EBFT: GRPO whose reward is how well an answer's features match the reference's.
 
-TRL samples, normalises rewards within a group and computes the clipped policy loss. Added here:
-the reward, a cap on generation that follows the references, rollouts of several turns, and a
+TRL samples, normalizes rewards within a group and computes the clipped policy loss. This module adds the
+reward, a limit on generation that follows the lengths of the references, rollouts of several turns, and a
 cross-entropy loss on the references.
 """
 
@@ -27,7 +27,7 @@ from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 LEAST_CAP = 64
-"""The least cap, so that references of a few words leave room for longer answers."""
+"""Tokens of the smallest limit, so that answers may be longer than references of a few words."""
 
 
 class EBFTTrainer(FmtkitGRPOTrainer):
@@ -66,7 +66,7 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
     @property
     def has_other_losses(self) -> bool:
-        """Return whether references are trained on as well."""
+        """Return whether the loss has a cross-entropy term."""
         return self.settings.ce_coef > 0
 
     def most_of_all_ranks(self, count: int) -> int:
@@ -187,6 +187,6 @@ def _check_in_step(rollouts: RolloutSettings | None) -> None:
 
 
 def generation_cap(lengths: Sequence[int], multiplier: float, longest: int) -> int:
-    """Return the cap for references of these lengths; never above `longest`, the user's own."""
+    """Return the limit for references of these lengths; never above `longest`, which the user set."""
     wanted = min(math.ceil(max(lengths) * multiplier), longest)
     return max(wanted, min(LEAST_CAP, longest))

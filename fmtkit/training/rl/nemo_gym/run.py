@@ -1,4 +1,4 @@
-"""A Gym around the training processes: checks before the run, its servers during it."""
+"""NeMo Gym in a run: checks before it, and the Gym's servers while it trains."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def check(plan: Plan) -> None:
 def servers(plan: Plan) -> Iterator[None]:
     """Run the servers while the training processes run; do nothing for a run without a Gym.
 
-    Raises OptionError where they do not come up, or do not have what the rows name.
+    Raises OptionError if they do not start, or lack a server that the rows name.
     """
     settings = settings_of(plan.config)
     if not settings.enabled:
@@ -50,7 +50,7 @@ def servers(plan: Plan) -> Iterator[None]:
 
 
 def policy(plan: Plan) -> dict[str, str]:
-    """Return the settings by which a Gym's agents call the model: the trainer's vLLM server."""
+    """Return the settings with which the Gym's agents call the model: the trainer's vLLM server."""
     settings = settings_of(plan.config)
     trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
     if not settings.multi_turn or not asks_server(trainer):
@@ -64,7 +64,7 @@ def policy(plan: Plan) -> dict[str, str]:
 
 
 def remarks(plan: Plan) -> list[str]:
-    """Return notes on rows that train, but may be a mistake: tools that nobody calls."""
+    """Return notes on rows that may be a mistake: rows with tools that the model cannot call."""
     import pyarrow.parquet as pq
 
     settings = settings_of(plan.config)

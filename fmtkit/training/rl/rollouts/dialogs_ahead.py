@@ -1,7 +1,7 @@
 """Prefetch of complete conversations with tools or environments: TRL's own loop, on a copy of the trainer.
 
-The thread runs what TRL runs: it chooses and resets environments, asks the server, calls tools and asks
-again. Its copy of the trainer has its own tokenizer, metrics and environments, and no weights are
+The thread runs TRL's own code: it chooses and resets environments, requests answers from the server,
+calls tools and requests again. Its copy of the trainer has its own tokenizer, metrics and environments, and no weights are
 transferred between two turns of a conversation. The main thread takes the conversations over when their batch
 trains, and the environments with them, since rewards may use those.
 """
@@ -58,7 +58,7 @@ class DialogGeneration:
 
     @contextmanager
     def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
-        """Wrap TRL's scoring of finished conversations so that environments are not reset again."""
+        """Prevent TRL from resetting environments while it scores finished conversations."""
         factories, before = trainer.environment_factories, trainer.environments
         # TRL would draw and reset environments for this batch; `generate` puts it back.
         trainer.environment_factories, trainer.environments = None, None
@@ -79,7 +79,7 @@ class DialogGeneration:
         del usual
         prefetched: Prefetched = wait()
         if trainer.state.global_step != trainer._last_loaded_step:
-            # As TRL does before it generates: the next conversations are of these weights.
+            # As TRL does before it generates: the next conversations use these weights.
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
         for name in ("environment_factories", "environments", "_batch_environments"):
@@ -112,7 +112,7 @@ class DialogGeneration:
 
 
 def _prefetch(copied: Any, rows: Rows) -> Prefetched:
-    """Run the rollouts of some rows ahead of time; raise RolloutError for an error of the user's code."""
+    """Run the conversations of some rows; raise RolloutError for an error of the user's code."""
     before = copied.state.num_input_tokens_seen
 
     def generate(prompts: list[Any]) -> None:
