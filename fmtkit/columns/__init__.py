@@ -1,6 +1,6 @@
-"""The vocabulary of converters, first half: kinds of source column, and what can be wrong with one.
+"""Functions of converters: the kinds of source columns, and choices between columns.
 
-The second half, `fmtkit.columns.dialogs`, makes conversations of such columns.
+`fmtkit.columns.dialogs` makes conversations of such columns.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ Flag: TypeAlias = Annotated[Column, FlagKind()]
 Number: TypeAlias = Annotated[Column, NumberKind()]
 Texts: TypeAlias = Annotated[Column, ListKind(TextKind())]
 Exchanges: TypeAlias = Annotated[Column, ListKind(ListKind(TextKind()))]
-"""Earlier turns: pairs of what the user asked and what the assistant answered."""
+"""Earlier turns: pairs of a user turn and an assistant turn."""
 Labels: TypeAlias = Annotated[Column, ListKind(LabelKind())]
 Open: TypeAlias = Annotated[Column, OpenKind()]
 WholeRow: TypeAlias = Annotated[Column, RowKind()]
@@ -57,7 +57,7 @@ WideShareGPTReply: TypeAlias = Annotated[
 WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)]
 
 ABSENT = Column(pl.lit(None, dtype=pl.String))
-"""Default of a column that a source may leave out."""
+"""Default of an optional column."""
 
 
 def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListKind:
@@ -66,17 +66,17 @@ def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListK
 
 
 def filled(text: Expr) -> Expr:
-    """Return whether a string is there and not empty."""
+    """Return whether a string is neither null nor empty."""
     return text.fill_null("").str.len_bytes() > 0
 
 
 def blank(text: Expr) -> Expr:
-    """Return whether a string is there and has nothing but white space."""
+    """Return whether a string is empty or has only white space; null for null."""
     return ~text.str.contains(r"\S")
 
 
 def first_filled(**columns: Column) -> Column:
-    """Take the first of these columns that holds a string; what is blank counts as empty."""
+    """Return the first of these columns with a string that is not blank."""
     values = {name: column.value for name, column in columns.items()}
     chosen = pl.coalesce(
         pl.when(value.str.contains(r"\S")).then(value) for value in values.values()
@@ -98,9 +98,9 @@ def first_filled(**columns: Column) -> Column:
 
 
 def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
-    """Take the one of these columns that holds a string; two that say different things are a problem.
+    """Return the only one of these columns that is not blank; two different strings are a problem.
 
-    With `needed` a row in which all are null or blank has a problem too.
+    With `needed`, a row in which all are null or blank has a problem too.
     """
     first = first_filled(**columns)
     chosen = first.value
@@ -118,7 +118,7 @@ def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
 
 
 def first_given(**columns: Column) -> Column:
-    """Take the first of these columns that is not null."""
+    """Return the first of these columns that is not null."""
     given = pl.coalesce(column.value for column in columns.values())
     names = ", ".join(columns)
     absent = Problem(

@@ -11,13 +11,13 @@ from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
 
 # White space is a segment like another: a text may be blank, and what is null is said here.
-Stretches: TypeAlias = Annotated[
+Parts: TypeAlias = Annotated[
     Column, records({"text": TextKind(), "label": FlagKind()}, optional=("text",))
 ]
 
 
 @converter(text=True)
-def segments(segments: Stretches) -> Segments:
+def segments(segments: Parts) -> Segments:
     """https://docs.axolotl.ai/docs/input_output.html."""
     text, label = (pl.element().struct.field(name) for name in ("text", "label"))
     silent = segments.value.list.eval(text.is_null()).list.any()

@@ -1,4 +1,4 @@
-"""Canonical tables as they are, with text or with messages, and every other column."""
+"""Canonical tables, with text or with messages; all other columns are kept."""
 
 from typing import Annotated, TypeAlias
 
@@ -38,7 +38,7 @@ Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 Numbers: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 
 
-Stretches: TypeAlias = Annotated[
+Parts: TypeAlias = Annotated[
     Column, records({"text": TextKind(), "label": FlagKind()}, optional=("text",))
 ]
 ENDS = ("none", "closed", "document")
@@ -53,7 +53,7 @@ INT32_END = 2**31
 
 
 def _ids(numbers: Column, name: str) -> Column:
-    """Take numbers of tokens as whole ones; others would be cut without a word."""
+    """Return token ids as whole numbers; other numbers are a problem, since a cast would change them."""
     wrong = numbers.value.list.eval(_is_no_id(pl.element())).list.any()
     problem = Problem("value_error", name, wrong, f"{name} holds a number that is not a token id")
     return numbers.with_value(numbers.value.list.eval(_as_id(pl.element())), problem)
@@ -147,8 +147,8 @@ def ranking(
 
 
 @converter(keeps=True, text=True)
-def segments(segments: Stretches, ends: Text) -> Segments:
-    """Stretches of text that fmtkit wrote, and which of them are trained on."""
+def segments(segments: Parts, ends: Text) -> Segments:
+    """Segments of text that fmtkit wrote, with labels for those that are trained on."""
     unknown = ~ends.value.is_in(ENDS)
     message = f"ends is none of {', '.join(ENDS)}"
     return Segments(

@@ -79,7 +79,7 @@ class CarriedCode:
         return True
 
     def files(self) -> list[str]:
-        """Return the paths of the plugin files: the original ones if unchanged there, or the unpacked ones."""
+        """Return the paths of the plugin files: the original ones if they are unchanged, or unpacked ones."""
         named = zip(self.plugins, self._places(), strict=True)
         return [str(place / name) for (_, name), place in named]
 

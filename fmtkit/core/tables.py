@@ -177,7 +177,7 @@ class Ranking(Table):
 
 @dataclass(frozen=True)
 class Segments(Table):
-    """Stretches of text that no template writes, and which of them are trained on.
+    """Segments of text that no template renders, with labels for those that are trained on.
 
     `ends` is "none" where the text holds its special tokens itself, "closed" where the tokenizer's BOS
     and EOS go around it, "document" where a text that is too long becomes several rows as well.

@@ -1,7 +1,7 @@
-"""The length limit: rows of more tokens than a model reads are kept, dropped, cut or refused.
+"""The length limit: longer rows are kept, dropped, truncated or refused.
 
-Lengths are those of the rendered text, special tokens of the template included: of a pair the longer
-of prompt+chosen and prompt+rejected.
+Lengths are those of the rendered text, with the special tokens of the template; that of a pair is the longer
+one of prompt+chosen and prompt+rejected.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ class LengthLimit(PickledByFields):
     action: str
     tokenizer_name: str
     cuts: bool = True
-    """Whether rows are cut here; else only those are refused of which a trainer's cut leaves nothing."""
+    """Whether rows are truncated; else those are refused that the trainer's truncation would empty."""
     fewest: int = 0
-    """Tokens that a row must have."""
+    """Minimum number of tokens of a row."""
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -45,7 +45,7 @@ class LengthLimit(PickledByFields):
 
     @cached_property
     def _counters(self) -> local:
-        """Return what keeps a counter for each thread."""
+        """Return the storage of a counter per thread."""
         return local()
 
     def overlong(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
@@ -53,7 +53,7 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(self.lengths(texts).longest > self.tokens)
 
     def too_short(self, texts: Mapping[str, pa.Array]) -> np.ndarray:
-        """Return the rows (indices, ascending) that have too few tokens; none where no number is set."""
+        """Return the rows (indices, ascending) that have too few tokens; none without a minimum."""
         if not self.fewest:
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero(self.lengths(texts).longest < self.fewest)
@@ -80,7 +80,7 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(np.fromiter((len(one.ids) for one in made), np.int64) < self.fewest)
 
     def overlong_segments(self, table: pa.Table) -> np.ndarray:
-        """Return the rows of a table of segments that are longer; a document is never: it is cut."""
+        """Return the rows of a table of segments that are too long; documents are split instead."""
         rows = (
             row["ends"] != "document"
             and len(segment_tokens(row["segments"], row["ends"], self.tokenizer).ids) > self.tokens
@@ -89,7 +89,7 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(np.fromiter(rows, np.bool_, table.num_rows))
 
     def survives_segments(self, table: pa.Table) -> np.ndarray:
-        """Return for which rows of segments a cut leaves something that is trained on."""
+        """Return for each row of segments whether truncation leaves a trained token."""
         part = (
             slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
         )
@@ -101,11 +101,11 @@ class LengthLimit(PickledByFields):
 
     @property
     def truncates(self) -> bool:
-        """Return whether a row that is too long is cut."""
+        """Return whether a row that is too long is truncated."""
         return self.action.startswith("truncate")
 
     def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:
-        """Cut the texts of one overlong row; None if nothing is left to train on, or to answer."""
+        """Truncate the texts of a row that is too long; None if no trained text, or no prompt, is left."""
         out = dict(row)
         replies = [name for name in REPLIES if name in row]
         if not replies:
@@ -127,7 +127,7 @@ class LengthLimit(PickledByFields):
         return None if empty or equal else out
 
     def cut_row(self, row: "TokenRow") -> "TokenRow":
-        """Cut a row of tokens; a row that is short enough is returned as it is."""
+        """Truncate a row of tokens, if it is too long."""
         if len(row.input_ids) <= self.tokens:
             return row
         return row.cut(self.tokens, at_start=self.action == "truncate-start")

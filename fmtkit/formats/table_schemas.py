@@ -27,7 +27,7 @@ DESCRIPTIONS = {
     "nemo_gym_agent": "The agent that runs the conversation.",
     "replies": "Several replies to the prompt.",
     "scores": "A score for each reply; higher is better.",
-    "segments": "Stretches of text in their order; `label` says whether one is trained on.",
+    "segments": "Parts of a text in their order; `label` says whether a part is trained on.",
     "ends": "none: the text is whole; closed: BOS and EOS go around it; document: long ones are cut.",
     "completions": "The steps of one solution, in order.",
     "labels": "Of each step whether it is right; of tokens their labels, -100 where nothing is trained on.",

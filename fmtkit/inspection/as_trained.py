@@ -1,4 +1,4 @@
-"""How `fmtkit train` would read the rows: by which template, and with which masks."""
+"""The template and the masks with which `fmtkit train` would read rows."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,13 +15,13 @@ from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
 WITHOUT_TEMPLATE = frozenset({"Segments", "Stepwise", "Tokens"})
-"""Tables whose rows no template writes."""
+"""Tables whose rows are not rendered by a template."""
 
 
 def template_of(
     name: TypeName, table: str, tokenizer: Tokenizer | None, options: InspectOptions
 ) -> tuple[ChatTemplate | None, list[str]]:
-    """Find the template that rows are written with, and say what is missing."""
+    """Return the template with which rows are rendered, and notes on what is missing."""
     notes = []
     if tokenizer is None:
         notes.append("without --tokenizer lengths are in characters, and there are no masks")
@@ -47,16 +47,16 @@ def template_of(
 
 
 def _for_training(name: str, found: ChatTemplate) -> ChatTemplate:
-    """Return a template as a run sets it: a variant that marks replies becomes the tokenizer's."""
+    """Return the template that a run gives the tokenizer: the variant that marks replies, if there is one."""
     if found.training is None or name == template_sources.TOKENIZER_DEFAULT:
         return found
     return replace(found, source=found.training)
 
 
 def masking_of(name: TypeName, options: InspectOptions) -> Masking:
-    """Gather what the type's options and the flags say of masks.
+    """Return the settings of masks from the type's options and the flags.
 
-    Raises UnknownNameError for a method that is not there.
+    Raises UnknownNameError for an unknown method.
     """
     method = options.method or name.method
     if method is not None:
@@ -72,5 +72,5 @@ def masking_of(name: TypeName, options: InspectOptions) -> Masking:
 
 
 def _is_true(options: Mapping[str, Any], name: str) -> bool:
-    """Return whether an option is set; the type has refused what is neither true nor false."""
+    """Return whether an option is true; the type has refused other values than true and false."""
     return str(options.get(name, False)).lower() in ("true", "1", "yes")

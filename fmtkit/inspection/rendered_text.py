@@ -1,4 +1,4 @@
-"""Rendered text: columns that a chat template wrote, recognised by its tokens, or that hold a transcript."""
+"""Finds columns of rendered text, recognized by the template's control tokens, and transcripts."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from fmtkit.rendering import template_sources
 CODE = "rendered_text"
 TRANSCRIPT = "transcript"
 FULL = 0.5
-"""Share of a column's texts that must be written so."""
+"""Share of a column's strings that must be rendered or transcripts."""
 TOKENS = 2
 """Control tokens of one template that a string must hold: a text may quote a single one."""
 
@@ -22,7 +22,7 @@ TOKENS = 2
 def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     """Return the finding of text columns that a template wrote, with the template's name by column.
 
-    It is looked for in the rows of a sample; `count` and `share` are theirs.
+    `count` and `share` are those of the sample.
     """
     columns: dict[str, list[str]] = {}
     for row in sample:
@@ -41,7 +41,7 @@ def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
 def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     """Return the finding of texts, and of user turns, that hold a conversation, with its marks.
 
-    They are looked for in the rows of a sample; `count` and `share` are theirs.
+    `count` and `share` are those of the sample.
     """
     rows: list[int] = []
     names: list[str] = []
@@ -61,22 +61,22 @@ def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]
 
 
 def is_transcript_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a turn of a user holds a whole conversation, which a type of messages reads as one."""
+    """Return whether a user turn holds a complete conversation, which types of messages read as one turn."""
     turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
     return bool(find_transcripts(turns))
 
 
 def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a row, and those of its messages but the assistant's, by column."""
+    """Yield the strings of a row and of its user messages, with their columns."""
     for name, value in row.items():
         if isinstance(value, str):
             yield name, value
         for one in value if isinstance(value, list) else ():
             if isinstance(one, Mapping):
                 speaker = one.get("role", one.get("from"))
-                said = one.get("content", one.get("value"))
-                if speaker in ("user", "human") and isinstance(said, str):
-                    yield name, said
+                content = one.get("content", one.get("value"))
+                if speaker in ("user", "human") and isinstance(content, str):
+                    yield name, content
 
 
 def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:

@@ -1,6 +1,6 @@
-"""Marks: placeholders for values that JSON does not have, and the faults that they cause.
+"""Placeholders for values that JSON does not have, and the faults that they cause.
 
-A column that is not used may hold such values; one that is used may not.
+Only columns that are not used may hold such values.
 """
 
 import re
@@ -18,7 +18,7 @@ class NonFinite:
 
 
 class Overflow:
-    """Mark of a number beyond 64 bits; `real` if no float is near it either."""
+    """Mark of a number beyond 64 bits; `real` if it is beyond the range of floats too."""
 
     def __init__(self, *, real: bool) -> None:
         self.real = real
@@ -41,7 +41,7 @@ class WrittenFloat(float):
 
 
 class Duplicated(dict[str, Any]):
-    """An object with duplicate keys; the last of each counts."""
+    """An object with duplicate keys, with the last value of each."""
 
     twice: tuple[str, ...]
 
@@ -68,7 +68,7 @@ def faults(value: Any, path: str) -> Fault | None:
 
 
 def faults_anywhere(value: Any, path: str) -> list[Fault]:
-    """Return the marks inside a value that make its row unusable even where its column is not in use."""
+    """Return the marks inside a value that make its row unusable even if its column is not used."""
     if isinstance(value, str) and value.isascii():
         return []
     found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
@@ -97,7 +97,7 @@ def duplicate(key: str, path: str) -> Fault:
 
 
 def marks(value: Any, path: str) -> list[Fault]:
-    """Return the first mark of each code inside a value, in the order in which they are met."""
+    """Return the first mark of each code inside a value, in their order."""
     if isinstance(value, str) and value.isascii():
         return []
     found: dict[str, Fault] = {}
@@ -106,11 +106,11 @@ def marks(value: Any, path: str) -> list[Fault]:
 
 
 Way = list[str | int]
-"""The path of the value itself, then the keys and indices that lead into it."""
+"""The path of a value, then the keys and indices inside it."""
 
 
 def _look(value: Any, way: Way, found: dict[str, Fault]) -> None:
-    """Add the marks inside a value; paths are built only for these, since they may be long."""
+    """Add the marks inside a value; only their paths are built, since paths may be long."""
     if isinstance(value, str):
         if not is_unicode(value):
             _add(found, "invalid_unicode", way, LONE)

@@ -54,11 +54,10 @@ DESTINATIONS: dict[Destination, str] = {
 class Key:
     """A key of the configuration and where its value goes.
 
-    `argument` is its name at the destination, where that differs; `values` translates single
-    values, and to None those that set nothing; `remarks` are notes for single values. `idle` are the
-    values of a refused key that ask for nothing and are let through. `speed_only` keys of a trainer
-    are a note where its class has no such argument. `axolotl` says what axolotl does with the key,
-    where `about` does not.
+    `argument` is its name at the destination, if that differs. `values` translates single values, and to None
+    those that set nothing; `remarks` are notes on single values. `idle` are the values of a refused key that
+    have no effect and are accepted. A `speed_only` key is only a note if the trainer's class has no such
+    argument. `axolotl` says what axolotl does with the key, if `about` does not.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Key:
     speed_only: bool = False
     axolotl: str = ""
     acts_with: str = ""
-    """The key without which it changes nothing."""
+    """The key without which it has no effect."""
 
     @property
     def target(self) -> str:
@@ -98,7 +97,7 @@ class Key:
         return f"{self.name}: {value}: {self.remarks[value]}"
 
     def refusal(self, value: object) -> str | None:
-        """Return why the value cannot be honoured, or None; an idle value asks for nothing."""
+        """Return why the value cannot be honoured, or None."""
         if self.to != "refused" or any(value is idle or value == idle for idle in self.idle):
             return None
         return f"{self.name}: {value!r} cannot be honoured: {self.about}"
@@ -207,13 +206,13 @@ def words(kind: str) -> str:
 
 
 def option_of(kind: str) -> Option | None:
-    """Return the option of `fmtkit convert` that a kind of key is; None for other kinds."""
+    """Return the option of `fmtkit convert` that is the kind of a key; None for other kinds."""
     name = kind.removeprefix("option:")
     return None if name == kind else ConvertOptions.declared()[name]
 
 
 def takes(key: Key, value: object) -> bool:
-    """Return whether a value is of the kind that a key takes; null is, since it unsets the key."""
+    """Return whether a key takes a value; every key takes null, which unsets it."""
     if isinstance(value, float) and not isfinite(value):
         return False
     if key.kind == "method":
@@ -236,7 +235,7 @@ def _validator(kind: str) -> Draft202012Validator:
 
 
 def schema_of(kind: str) -> Schema:
-    """Return the JSON Schema of what a kind of key takes."""
+    """Return the JSON Schema of the values of a kind of key."""
     if kind == "method":
         return {"enum": [*runner.shipped_names()]}
     if kind.startswith("enum:"):
@@ -248,7 +247,7 @@ def schema_of(kind: str) -> Schema:
 
 
 def nullable(inner: Schema) -> Schema:
-    """Let a key be present without a value: it then counts as unset."""
+    """Return a schema that also allows null, with which a key counts as unset."""
     if not inner:
         return {}
     if "enum" in inner:

@@ -149,7 +149,7 @@ class Called:
 
     def _called(self, batch: Batch) -> Any:
         returned = self.function(**self.arguments(batch))
-        # What a generator raises, it raises when it is asked.
+        # A generator raises its exceptions only when it is consumed.
         return list(returned) if inspect.isgenerator(returned) else returned
 
     def arguments(self, batch: Batch) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Called:
         )
 
     def raised(self, error: BaseException, batch: Batch, row: int | None) -> RewardError:
-        """Return the error of a call that raised, with the row that it raised for."""
+        """Return the error for an exception of a call, with the row that caused it."""
         of = f"one of {len(batch)} completions"
         if row is not None:
             text = shown(batch.completions[row])

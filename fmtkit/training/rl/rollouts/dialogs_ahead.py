@@ -1,9 +1,9 @@
 """Prefetch of complete conversations with tools or environments: TRL's own loop, on a copy of the trainer.
 
 The thread runs TRL's own code: it chooses and resets environments, requests answers from the server,
-calls tools and requests again. Its copy of the trainer has its own tokenizer, metrics and environments, and no weights are
-transferred between two turns of a conversation. The main thread takes the conversations over when their batch
-trains, and the environments with them, since rewards may use those.
+calls tools and requests again. Its copy of the trainer has its own tokenizer, metrics and environments, and
+no weights are transferred between two turns of a conversation. The main thread takes the conversations when
+their batch trains, and the environments with them, since rewards may use those.
 """
 
 import copy
