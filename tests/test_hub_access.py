@@ -70,7 +70,7 @@ def test_a_tokenizer_that_cannot_be_had_says_why(nobody, tmp_path, monkeypatch):
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
-        TokenizerError, match=r"did not give it \(127\.0\.0\.1: Connection refused\)"
+        TokenizerError, match=r"did not provide it \(127\.0\.0\.1: Connection refused\)"
     ):
         tokens.load("nobody/nothing")
 

@@ -45,7 +45,7 @@ def run(folder: Path, arguments: list[str], text: bytes = b"") -> tuple[int, str
     [
         (["-", "--type", "intel", "--keep", "all"], "what can be read only once"),
         (["a.parquet.gz", "--type", "intel"], "the text of a.parquet.gz"),
-        (["a.jsonl", "--type", "mine.transform", "--plugin", "mine.py"], "what mine.transform makes of a.jsonl"),
+        (["a.jsonl", "--type", "mine.transform", "--plugin", "mine.py"], "the rows of a.jsonl after mine.transform"),
     ],
 )  # fmt: skip
 def test_a_temporary_file_without_room_is_one_line(tmp_path, arguments, what):

@@ -148,5 +148,5 @@ def test_a_name_that_is_no_folder_is_looked_up_in_the_hub(monkeypatch, tmp_path)
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(TokenizerError, match="the hub did not give it"):
+    with pytest.raises(TokenizerError, match="the hub did not provide it"):
         tokens.load("nobody/nothing")
