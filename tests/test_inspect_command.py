@@ -1,4 +1,4 @@
-"""`fmtkit inspect` as users call it: exit codes, faces, hostile content on a terminal."""
+"""`fmtkit inspect` as users call it: exit codes, outputs, hostile content on a terminal."""
 
 import io
 import json

@@ -23,7 +23,7 @@ from fmtkit.converting.validation import validate_sources
 from fmtkit.core.errors import FmtkitError
 from fmtkit.inspection import fingerprints, inspection
 from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.reports import faces
+from fmtkit.reports import survey_outputs
 from fmtkit.sources import jsonl, parts
 from fmtkit.sources.blocks import MAX_LINE_BYTES
 
@@ -39,7 +39,7 @@ def report(source: Any, **options: Any) -> str:
         found = inspection.run(source, InspectOptions(**options))
     except FmtkitError as error:
         return f"{type(error).__name__}: {error}"
-    return faces._json(found.survey)
+    return survey_outputs._json(found.survey)
 
 
 def write(path: Path, rows: list[Any]) -> str:

@@ -41,9 +41,9 @@ def inspect(
     with quick_imports():
         from fmtkit.converting.engines import session
         from fmtkit.converting.progress_bar import progress
-        from fmtkit.reports.faces import show, show_all
+        from fmtkit.reports.survey_outputs import show, show_all
 
-    faces: dict[str, Any] = {
+    outputs: dict[str, Any] = {
         "html": html,
         "plot": plot,
         "overwrite": overwrite,
@@ -53,14 +53,14 @@ def inspect(
     }
     codes = tuple(fail_on or ())
     bar = not (quiet or no_progress or json)
-    # A cluster that the inspection starts is there for the rows of its page too.
+    # A cluster that the inspection starts is kept until the rows of its page are read.
     with session():
         if options.config is None:
-            found = show(source or [], options, fail_on=codes, bar=bar, **faces)
+            found = show(source or [], options, fail_on=codes, bar=bar, **outputs)
         else:
             from fmtkit.training.data.inspect_config import inspect_config
 
             with progress(shown=bar) as watch:
                 inspected = inspect_config(options.config, source or [], options, watch)
-            found = show_all(inspected, fail_on=codes, **faces)
+            found = show_all(inspected, fail_on=codes, **outputs)
     raise typer.Exit(1 if found else 0)

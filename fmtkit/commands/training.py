@@ -1,4 +1,4 @@
-"""`fmtkit train`, `vllm-serve`: a run, and the server that answers for it; `merge`: what it left."""
+"""`fmtkit train`, `compare`, `merge`, `try` and `vllm-serve`: training runs, and what belongs to them."""
 
 from typing import Annotated
 

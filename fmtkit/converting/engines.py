@@ -1,4 +1,4 @@
-"""Engines: what maps work over the tasks of a run, with results in the order of the tasks."""
+"""Engines: they run a function over the tasks of a run and return the results in the order of the tasks."""
 
 import os
 from collections import deque
@@ -34,7 +34,7 @@ class Standing:
     """URL of the cluster's dashboard."""
 
     def begin(self, tasks: Iterator[Any]) -> None:
-        """Start to map."""
+        """Reset the counters at the start of a map."""
         self.is_starting, self.done, self.total = False, 0, length_hint(tasks)
 
 
@@ -64,7 +64,7 @@ class Engine(Protocol):
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
         """Yield what `work` makes of each task, in the order of the tasks.
 
-        Tasks are taken as room is made for them: memory is bounded by the number in flight.
+        Tasks are taken as others are completed: memory is bounded by the number in flight.
         """
         ...
 
@@ -77,7 +77,7 @@ class Cluster(Protocol):
         """Start or connect to the workers, until the end of the session.
 
         Raises:
-            OptionError, DependencyError: if that cannot be, or a worker cannot unpickle what is needed.
+            OptionError, DependencyError: if that fails, or a worker cannot unpickle what is needed.
         """
         ...
 
@@ -85,7 +85,7 @@ class Cluster(Protocol):
 def engine_of(options: "SourceOptions") -> Engine:
     """Return the engine that `--engine` names."""
     if options.engine == "ray":
-        # Ray takes a second to import; who runs on threads does not wait for it.
+        # Ray takes a second to import, which a run on threads need not wait for.
         from fmtkit.converting.ray_engine import Ray
 
         return Ray(options.ray_address, options.workers)
@@ -94,7 +94,7 @@ def engine_of(options: "SourceOptions") -> Engine:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Keep a cluster that an engine starts until the end: a run maps more than once."""
+    """Keep a cluster that an engine starts until the end of the block: a run maps more than once."""
     if _SESSION.get() is not None:
         yield
         return
@@ -107,7 +107,7 @@ def session() -> Iterator[None]:
 
 
 def at_end(call: Callable[[], None]) -> bool:
-    """Have something called at the end of the session; return False where there is none."""
+    """Register a function to call at the end of the session; return False if there is no session."""
     stack = _SESSION.get()
     if stack is not None:
         stack.callback(call)
@@ -115,7 +115,7 @@ def at_end(call: Callable[[], None]) -> bool:
 
 
 class Inline:
-    """An engine on the calling thread: within a task, whose worker has one core."""
+    """An engine on the calling thread, for work within a task, whose worker has one core."""
 
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Iterator[T]:
         """Run one task after the other."""
@@ -131,9 +131,8 @@ class Threads:
     def map(self, work: Callable[[Any], T], tasks: Iterator[Any]) -> Generator[T, None, None]:
         """Run tasks on a pool with two more in flight than there are threads.
 
-        Who stops taking results does not wait for the tasks that still run: the garbage collector
-        may be who closes this, inside any code, where a thread that waits for others can be the one
-        that they wait for.
+        A caller that stops taking results does not wait for the tasks that still run: the garbage
+        collector may close this generator inside any code, also in a thread for which those tasks wait.
         """
         count = self.workers or os.cpu_count() or 1
         pool = ThreadPoolExecutor(max_workers=count)

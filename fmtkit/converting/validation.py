@@ -96,7 +96,7 @@ def validate_sources(
 
     Raises what `convert` raises before the first row, and SourceError.
     """
-    # The limit is judged at the end: what lists every finding does not stop at one.
+    # The limit is applied at the end: validation lists every finding and does not stop at one.
     unlimited = replace(
         options, type=options.type or "passthrough", on_error="quarantine", max_errors=None
     )
@@ -114,7 +114,7 @@ def _by_blocks(rows: RowStream, *, schema: bool) -> list[Finding]:
 
 
 def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
-    """Have workers check the tasks, and number what they find as its sources are."""
+    """Have workers check the tasks, and number their findings by the rows and lines of the sources."""
     job, items = rows.job, []
     tasks = limited_tasks(job)
     mapped = engine_of(job.options).map(CheckOfTask(job, schema), iter(tasks))
@@ -200,7 +200,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Drop null keys of messages, as a written row has them dropped."""
+    """Drop null keys of messages, as JSON lines are written without them."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ FmtkitError                      exit 2  base of every error that fmtkit raises 
   TemplateError (ValueError)             a template cannot be found, compiled or rendered at all
   TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it
   DependencyError (ImportError)          a package is missing or of a version that does not work
-  OutputExistsError (FileExistsError)    the output is there already
+  OutputExistsError (FileExistsError)    the output exists already
   ResumeError (ValueError)               a run cannot be resumed, since something changed
   LimitError (ValueError)        exit 1  more bad rows than --max-errors or --on-error allows
   SourceError (OSError)          exit 3  a source cannot be read

@@ -37,7 +37,7 @@ def _every() -> Any:
 
 
 def forget() -> None:
-    """Read the metadata of packages again: some were put on the path."""
+    """Read the metadata of packages again, after some were added to the path."""
     installed.cache_clear()
     _every.cache_clear()
 

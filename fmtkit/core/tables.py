@@ -14,8 +14,8 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
 
 A conversation (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
-message is narrow ({role, content}) or wide is fixed by the converter, never by the data; what is passed
-through has the width of its schema, if it has one.
+message is narrow ({role, content}) or wide is fixed by the converter, never by the data; canonical rows
+that are read again have the width of their schema, if they have one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
 """A row for a NeMo Gym: its JSON text as the servers want it back, and the server and agent for it."""
 
 TEXT_NAMES = {"messages": "text"}
-"""How a conversation column is called once it holds text, where the name changes."""
+"""The name of a conversation column once it holds text, where the name changes."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ TABLES: dict[str, type[Table]] = {
 }
 
 BECOMES: dict[str, str] = {"Ranking": "Preference", "Preference": "Unpaired"}
-"""Table -> the table that is made of it where a method takes nothing nearer.
+"""Table -> the table that is made of it for a method that does not take it.
 
 A ranking is paired by a policy; a pair is taken apart, as TRL's `unpair_preference_dataset` does.
 """

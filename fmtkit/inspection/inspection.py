@@ -35,12 +35,12 @@ from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.survey_making import (
     RAW_SHOWN,
     Passed,
-    found_of,
+    finding_summary,
     make_bare_survey,
     make_survey,
     worst_first,
 )
-from fmtkit.inspection.survey_record import Found, SourceSummary, Survey
+from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Survey
 from fmtkit.inspection.type_guesses import Guess, command_as, common, guess
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
@@ -189,7 +189,7 @@ def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
     )
 
 
-def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+def _written(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...]:
     """Return the findings of texts that a template wrote, or that hold a transcript, of the first rows."""
     rows = [row for sample in opened.samples for row in sample]
     found = [*rendered_text.find(rows), *rendered_text.find_transcripts(rows)]
@@ -201,7 +201,7 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
             command = command_as("transcript", rows, paths=paths, delimiter=options.delimiter)
             also = {"command": command} if command else {}
             finding = replace(one, details={**one.details, **also})
-        made.append(found_of(finding))
+        made.append(finding_summary(finding))
     return (*made, *_mixed(opened, options))
 
 
@@ -216,7 +216,7 @@ def _rendered_by(opened: Opened) -> str | None:
     return found.decode() if found else None
 
 
-def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
+def _mixed(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...]:
     """Return the finding of sources whose first rows are of two layouts, with the share of each."""
     mixed = [
         detection.layouts(rows, detection.detect(rows, options.method))
@@ -229,7 +229,7 @@ def _mixed(opened: Opened, options: InspectOptions) -> tuple[Found, ...]:
     details = {f"{fit.converter.name} {fit.converter.table}": share for fit, share in found}
     rows = sum(map(len, opened.samples))
     share = min(share for _, share in found)
-    return (found_of(Finding("mixed_layouts", round(share * rows), share, (), details)),)
+    return (finding_summary(Finding("mixed_layouts", round(share * rows), share, (), details)),)
 
 
 def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:

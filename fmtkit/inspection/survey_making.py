@@ -25,7 +25,7 @@ from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.row_fetch import Fetched, RowFetch
 from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow
 from fmtkit.inspection.source_columns import ColumnCounts, texts_of
-from fmtkit.inspection.survey_record import BadRow, Found, SourceSummary, Survey
+from fmtkit.inspection.survey_record import BadRow, FindingSummary, SourceSummary, Survey
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
 
@@ -315,21 +315,23 @@ def _note_equal(look: Look, cutting: Cutting) -> None:
         look.findings.examples["equal_after_cutting"] = list(worst.equal_rows)[:EXAMPLES]
 
 
-def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> Found:
+def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> FindingSummary:
     places = tuple(fetch.place(row, lines.get(row)) for row in dict.fromkeys(finding.rows))
-    return found_of(finding, places)
+    return finding_summary(finding, places)
 
 
-def worst_first(findings: Iterable[Found]) -> tuple[Found, ...]:
+def worst_first(findings: Iterable[FindingSummary]) -> tuple[FindingSummary, ...]:
     """Order findings by severity, then by their rows."""
     return tuple(sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), -f.count, f.code)))
 
 
-def found_of(finding: Finding, places: tuple[Place, ...] = ()) -> Found:
+def finding_summary(finding: Finding, places: tuple[Place, ...] = ()) -> FindingSummary:
     """Return a finding with its advice."""
     message, advice, severity = ADVICE[finding.code]
     count, share = finding.count, finding.share
-    return Found(finding.code, severity, count, share, places, message, advice, finding.details)
+    return FindingSummary(
+        finding.code, severity, count, share, places, message, advice, finding.details
+    )
 
 
 def _order(item: tuple[str, object]) -> tuple[int, str]:

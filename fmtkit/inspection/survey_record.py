@@ -28,7 +28,7 @@ class SourceSummary:
     kind: str
     rows: int
     split: str
-    """By its name: train, test, validation; empty where the name says nothing."""
+    """The split that its name implies: train, test or validation; empty if it implies none."""
     types: tuple[Guess, ...]
     """The types that its first rows fit, best first."""
 
@@ -46,7 +46,7 @@ class BadRow:
 
 
 @dataclass(frozen=True)
-class Found:
+class FindingSummary:
     """A finding, with the places of its first rows."""
 
     code: str
@@ -82,7 +82,7 @@ class Survey:
     method: str | None
     rows_read: int
     rows: int
-    """Rows of the table, pairs of a ranking each for itself."""
+    """Rows of the table, in which each pair made of a ranking is a row."""
     ledger: Mapping[str, Any]
     bad_rows: tuple[BadRow, ...]
     """The first bad rows of each code."""
@@ -104,11 +104,11 @@ class Survey:
     masks: MaskSummary | None
     anchors: AnchorSummary | None
     """The windows of a Tokens table, None for other tables."""
-    findings: tuple[Found, ...]
+    findings: tuple[FindingSummary, ...]
     shown: tuple[ShownRow, ...]
     """The rows that --show-mask and --row asked for."""
     notes: tuple[str, ...]
-    """What the survey could not look at, and what to give it."""
+    """What the survey could not examine, and which option would allow it."""
 
     @property
     def verdict(self) -> Verdict:

@@ -1,4 +1,4 @@
-"""Render a batch: by columns what can be traced, row by row the rest, a sample both ways.
+"""Render a batch: rows that can be traced by columns, the others row by row, a sample both ways.
 
 The first row of each path and one row in a thousand are rendered row by row too: at the first
 difference the template is no longer traced, and the batch is done again.
@@ -25,12 +25,12 @@ NO_MESSAGE = Problem("template_error", "there is no message to render")
 NO_TOOL_CALLS = Problem("unsupported", "the template has no place for tool calls")
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number without pattern: multiplied with it, similar texts fall apart."""
+"""2 ** 64 divided by the golden ratio: multiplied by it, similar words differ in their high bits."""
 
 
 @dataclass
 class Rendered:
-    """The columns of a batch, null where a row has no text, and what there is to say about rows."""
+    """The columns of a batch, null where a row has no text, with the problems and warnings of its rows."""
 
     columns: list[pa.Array]
     problems: dict[int, Problem]
@@ -71,7 +71,7 @@ def render_batch(
 
 
 def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, dict[int, Problem]]:
-    """Return the rows to render, and those that a template need not be asked about."""
+    """Return the rows to render, and those that are refused whatever the template renders."""
     valid = np.ones(len(dialogs[0]), np.bool_)
     empty, calling = ~valid, ~valid
     for dialog in dialogs:
@@ -95,7 +95,7 @@ def _traceable(compiled: Compiled, dialogs: Sequence[DialogColumn]) -> Bools:
 
 
 def _add(traced: TracedRows, rows: list[PlainRow]) -> None:
-    """Put rows that were rendered one by one among the others."""
+    """Insert rows that were rendered row by row."""
     good = {row.row: row.outcome.texts for row in rows if isinstance(row.outcome, Outcome)}
     numbers = np.array(list(good), np.int64)
     for column in range(traced.plan.columns):

@@ -19,7 +19,7 @@ from fmtkit.inspection.cutting import Cutting
 from fmtkit.inspection.mask_summary import MaskSummary
 from fmtkit.inspection.shown_rows import Place, ShownRow, ShownSide
 from fmtkit.inspection.source_columns import ColumnSummary
-from fmtkit.inspection.survey_record import BadRow, Found, Survey
+from fmtkit.inspection.survey_record import BadRow, FindingSummary, Survey
 from fmtkit.inspection.type_guesses import Guess
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.token_text import side_text
@@ -173,7 +173,7 @@ def _bad_rows(code: str, count: int, rows: Sequence[BadRow], *, whole: bool) -> 
     return text
 
 
-def _finding(found: Found, *, whole: bool) -> Text:
+def _finding(found: FindingSummary, *, whole: bool) -> Text:
     head = f", {counted(found.count, 'row')} ({found.share:.1%}): {found.message}"
     text = Text.assemble((found.code, "bold"), head)
     lines = [found.advice, *_of(found, PLACES)] if whole else _of(found, FEW_PLACES)[:1]
@@ -182,7 +182,7 @@ def _finding(found: Found, *, whole: bool) -> Text:
     return text
 
 
-def _of(found: Found, most: int) -> list[str]:
+def _of(found: FindingSummary, most: int) -> list[str]:
     lines = []
     if found.details:
         shown = (

@@ -13,7 +13,7 @@ from fmtkit.core.errors import ResumeError, WriteError
 _VERSION = 2
 
 DATE = "date"
-"""Key of a fingerprint: the date that the run's template writes, kept where the run is resumed."""
+"""Key of a fingerprint: the date that the run's template renders, kept when the run is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was added since the checkpoint before; every shard was closed."""
+    """What was added since the previous checkpoint; every shard was closed."""
 
     next_block: tuple[int, int]
     shards: tuple[Shard, ...]
     quarantine_bytes: int
     """Of the whole quarantine."""
     state: Mapping[str, Any]
-    """What of the state has changed."""
+    """The part of the state that has changed."""
     moves: Mapping[str, str] = field(default_factory=dict)
     """Shards that workers made: the worker's name -> the final name. They move once this is written."""
 
@@ -45,8 +45,8 @@ class Checkpoint:
 class Journal:
     """The state at the last checkpoint, at which every shard was closed.
 
-    On the disk it is a line with the fingerprint and one for each checkpoint, so that what a checkpoint
-    costs does not grow with their number.
+    On the disk it is a line with the fingerprint and one for each checkpoint, so that the cost of a
+    checkpoint does not grow with their number.
     """
 
     fingerprint: Mapping[str, Any]
@@ -80,8 +80,8 @@ class JournalFile:
     def __init__(self, path: Path, *, is_new: bool) -> None:
         self.path = path
         if not is_new:
-            # A file of its own, without the line that the run before was killed at: whoever still
-            # writes to the other one finds that it is no longer the journal.
+            # A new file, without the incomplete line of a killed run: a process that still writes to
+            # the old one notices that it is no longer the journal.
             _copy_lines(path)
         with writing(path):
             self._file = path.open("r+b", buffering=0)
@@ -156,7 +156,7 @@ def load(path: Path) -> Journal | None:
                 )
             for line in file:
                 if not line.endswith(b"\n"):
-                    break  # what a run was killed at
+                    break  # incomplete: the run was killed here
                 last = json.loads(line)
                 shards += (Shard(**shard) for shard in last.pop("shards"))
                 update(state, last.pop("state"))
@@ -207,7 +207,7 @@ def check_fingerprint(path: object, before: Mapping[str, Any], now: Mapping[str,
             "starts again"
         )
     # As JSON has it: tuples are lists, keys are text.
-    # The date is that of the run that began, unless an option says which: options are compared.
+    # The date is kept from the run that started, unless an option sets it, and options are compared.
     before, now = ({k: v for k, v in one.items() if k != DATE} for one in (before, now))
     changes = [*_changes("", before, json.loads(json.dumps(now)))]
     if changes:

@@ -1,7 +1,7 @@
 """A dataset that axolotl prepared: a folder of `last_run_prepared`, as rows of ids and labels.
 
 Pairs and single replies are texts there, which TRL's trainers tokenize: this is done here as they do it,
-with the BOS that the tokenizer adds (axolotl takes a second one away) and an EOS where a reply has none.
+with the BOS that the tokenizer adds (axolotl removes a second one) and an EOS where a reply has none.
 """
 
 import json
@@ -28,7 +28,7 @@ _COLUMNS: Mapping[Form, tuple[str, ...]] = {
     "pairs": ("prompt", "chosen", "rejected"),
     "replies": ("prompt", "completion", "label"),
 }
-"""Form of a prepared dataset -> the columns by which it is known."""
+"""Form of a prepared dataset -> the columns by which it is recognized."""
 _FURTHER = ("attention_mask", "position_ids")
 _SCORES_BEFORE = {"input_ids_chosen": "chosen_ids", "input_ids_rejected": "rejected_ids"}
 """Column of older versions -> the name that it has now."""
@@ -36,7 +36,7 @@ _SCORES_BEFORE = {"input_ids_chosen": "chosen_ids", "input_ids_rejected": "rejec
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared dataset, opened: what it holds, and the files in which."""
+    """An opened prepared dataset: its files, and the form and columns of its rows."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -49,7 +49,7 @@ def opened(folder: str | Path) -> Prepared:
 
     Raises:
         SourceError: where there is no folder or no dataset in it, or a file is missing or damaged.
-        OptionError: for a dataset of no form that can be compared.
+        OptionError: if the dataset has none of the forms that can be compared.
     """
     place = Path(folder).expanduser()
     if not place.is_dir():
@@ -92,7 +92,7 @@ def _names(file: Path) -> tuple[str, ...]:
 
 
 def rows(prepared: Prepared, tokenizer: Tokenizer) -> Iterator[Row]:
-    """Yield the rows in their order; those that were packed into one are taken apart.
+    """Yield the rows in their order; packed rows are split again.
 
     Raises SourceError where a file is damaged, TokenizerError where the tokenizer has no EOS.
     """
@@ -131,7 +131,7 @@ def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
 
 
 def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None) -> list[slice]:
-    """Return where the rows are that were packed into one, its padding left out."""
+    """Return the slices of the rows that were packed into one sequence, without its padding."""
     attended = np.ones(length, dtype=np.int64) if mask is None else np.asarray(mask)
     seen = np.flatnonzero(attended)
     first, end = (int(seen[0]), int(seen[-1]) + 1) if len(seen) else (0, 0)
@@ -180,6 +180,6 @@ def _text_row(prompt: str, replies: Sequence[str], label: Any, tokenizer: Tokeni
 
 
 def _once(ids: list[int], tokenizer: Tokenizer) -> list[int]:
-    """Take away a second BOS, as axolotl's trainer does."""
+    """Remove a second BOS, as axolotl's trainer does."""
     bos = tokenizer.bos_id
     return ids[1:] if bos is not None and ids[:2] == [bos, bos] else ids

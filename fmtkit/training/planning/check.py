@@ -60,8 +60,8 @@ class Run:
 
 
 S = TypeVar("S")
-Found = Iterable[Problem | str] | Problem | str | None
-Find = Callable[[S], Found]
+FindResult = Iterable[Problem | str] | Problem | str | None
+Find = Callable[[S], FindResult]
 
 
 def _always(_: Any) -> bool:

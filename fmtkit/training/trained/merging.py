@@ -1,7 +1,7 @@
 """Merging: an adapter becomes part of its base model, which then needs no peft.
 
-The base model is loaded again, in full precision: what a run has quantized would merge with the rounding
-of four bits. Each layer is merged in float32, and rounded once.
+The base model is loaded again, in full precision: merged into quantized weights, the adapter would be
+rounded to four bits. Each layer is merged in float32, and rounded once.
 """
 
 import os
@@ -58,7 +58,7 @@ def merge(
         )
     target = Path(out).expanduser() if out is not None else _place(trained)
     if os.path.lexists(target):
-        raise OutputExistsError(f"{target} is there already; choose another folder by --out")
+        raise OutputExistsError(f"{target} exists already; choose another folder by --out")
     return write(trained, target, dtype=dtype, card_text=_card(trained))
 
 
@@ -70,7 +70,7 @@ def _found(
     if run is not None:
         return trained_model.of_run(run, checkpoint=checkpoint, model=model)
     if checkpoint is not None:
-        raise OptionError("--checkpoint is of a RUN; give the checkpoint's folder by --adapter")
+        raise OptionError("--checkpoint needs a RUN; give the checkpoint's folder by --adapter")
     assert adapter is not None
     return trained_model.of_adapter(adapter, model)
 
@@ -101,14 +101,14 @@ def write(
     """
     tokenizer = trained_model.load_tokenizer(trained)
     base = trained_model.load_base(trained, tokenizer, dtype)
-    # Before the merge: the adapter adds no weights, but those that it replaces.
+    # Counted before the merge, which replaces weights and adds none.
     size = sum(p.numel() * p.element_size() for p in base.parameters())
     try:
         model = merged(trained_model.with_adapter(trained, base))
     except ValueError as error:
-        # What peft's safe_merge raises for an adapter with NaN or infinite numbers.
+        # What peft's safe_merge raises for an adapter with NaN or infinite weights.
         raise OptionError(
-            f"{trained.folder}: the adapter has no finite numbers: {error}"
+            f"{trained.folder}: the adapter has weights that are not finite: {error}"
         ) from error
     _align(model, tokenizer)
     with _whole_folder(folder, size) as partial, trained_model.quietly():
@@ -198,7 +198,7 @@ def _whole_folder(folder: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Raise an OSError for an error of the operating system that safetensors reports only in words."""
+    """Raise an OSError for an error of the operating system that safetensors reports only as text."""
     from safetensors import SafetensorError
 
     try:

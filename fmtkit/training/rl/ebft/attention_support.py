@@ -1,4 +1,4 @@
-"""Which attention strided EBFT can run on, and which models it cannot."""
+"""Which attention implementation strided EBFT uses, and which models it refuses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def check_layers(model: LanguageModel, longest: int) -> None:
     `longest` is sequence_len + generate_max_len.
 
     Recurrent layers carry one block's state into the next. A sliding window is applied inside the
-    mask that transformers builds, which our mask replaces.
+    mask that transformers builds, which EBFT's mask replaces.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or [FULL])
@@ -29,7 +29,7 @@ def check_layers(model: LanguageModel, longest: int) -> None:
         raise OptionError(
             "ebft.mode: strided cannot train a model with "
             f"{foreign[0] if foreign else 'recurrent'} layers ({config.model_type}): they do not "
-            "keep to the mask that parts the blocks; use ebft.mode: structured"
+            "keep to the mask that separates the blocks; use ebft.mode: structured"
         )
     window = getattr(config, "sliding_window", None)
     if window is not None and window < longest and _slides(config, kinds):

@@ -1,4 +1,4 @@
-"""Strided EBFT: short blocks sampled at many places of a text, each rewarded for how it reads.
+"""Strided EBFT: short blocks are sampled at many places of a text and rewarded by their features.
 
 The policy is sampled at every anchor of a document at once, so that a text needs no prompt and no
 answer (arXiv 2603.12248, strided sampling). One update is made per rollout: there is no
@@ -67,7 +67,7 @@ class StridedTrainer(Trainer):
         self.data_collator = StridedCollator(settings.anchor_rule)
         self._check()
         if checkpoints_activations(self.args):
-            # Under an adapter nothing before it has a gradient, and checkpoints would keep none.
+            # The embeddings before an adapter have no gradient, and checkpoints would pass none on.
             causal_model(self.model).enable_input_require_grads()
 
     def compute_loss(

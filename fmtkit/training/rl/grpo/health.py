@@ -56,10 +56,10 @@ class OnlineHealth:
                 yield parts[1], value
 
 
-Found = Iterable[tuple[str, str]]
+Warnings = Iterable[tuple[str, str]]
 
 
-def _low_reward(health: OnlineHealth, step: int) -> Found:
+def _low_reward(health: OnlineHealth, step: int) -> Warnings:
     limits = health.limits
     if step < limits.first_steps:
         return
@@ -74,7 +74,7 @@ def _low_reward(health: OnlineHealth, step: int) -> Found:
             )
 
 
-def _no_spread(health: OnlineHealth, _: int) -> Found:
+def _no_spread(health: OnlineHealth, _: int) -> Warnings:
     shares = [log.get("frac_reward_zero_std", 0.0) for log in health.recent if "reward_std" in log]
     silent = sum(share == 1.0 for share in shares)
     if len(shares) >= _WINDOW // 2 and silent > len(shares) / 2:
@@ -86,7 +86,7 @@ def _no_spread(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _unfilled(health: OnlineHealth, _: int) -> Found:
+def _unfilled(health: OnlineHealth, _: int) -> Warnings:
     last = health.last("dynamic_sampling/unfilled_groups")
     if last and min(last) > 0:
         yield (
@@ -97,7 +97,7 @@ def _unfilled(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _entropy(health: OnlineHealth, _: int) -> Found:
+def _entropy(health: OnlineHealth, _: int) -> Warnings:
     limits = health.limits
     last = health.last("entropy")
     if not last:
@@ -123,7 +123,7 @@ def _entropy(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _gradient(health: OnlineHealth, _: int) -> Found:
+def _gradient(health: OnlineHealth, _: int) -> Warnings:
     limits = health.limits
     last = health.last("grad_norm")
     if not last:
@@ -142,7 +142,7 @@ def _gradient(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _cut(health: OnlineHealth, _: int) -> Found:
+def _cut(health: OnlineHealth, _: int) -> Warnings:
     limits = health.limits
     last = health.last("completions/clipped_ratio", _WINDOW // 2)
     if last and min(last) >= limits.cut_answers:
@@ -153,7 +153,7 @@ def _cut(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _clipped(health: OnlineHealth, _: int) -> Found:
+def _clipped(health: OnlineHealth, _: int) -> Warnings:
     limits = health.limits
     last = health.last("clip_ratio/region_mean")
     if last and min(last) > limits.clipped_ratio:
@@ -164,7 +164,7 @@ def _clipped(health: OnlineHealth, _: int) -> Found:
         )
 
 
-def _off_policy(health: OnlineHealth, _: int) -> Found:
+def _off_policy(health: OnlineHealth, _: int) -> Warnings:
     limits = health.limits
     last = health.last("sampling/importance_sampling_ratio/mean")
     if last and max(last) < limits.off_policy:
@@ -175,7 +175,7 @@ def _off_policy(health: OnlineHealth, _: int) -> Found:
         )
 
 
-RULES: tuple[Callable[[OnlineHealth, int], Found], ...] = (
+RULES: tuple[Callable[[OnlineHealth, int], Warnings], ...] = (
     _low_reward,
     _no_spread,
     _unfilled,

@@ -1,4 +1,4 @@
-"""The faces of a survey, as the flags of `fmtkit inspect` ask for them."""
+"""Writing a survey as a page, a picture or JSON, or printing it, as the flags of `fmtkit inspect` ask."""
 
 import json
 import sys
@@ -61,11 +61,11 @@ def show_all(
     plot: str | None = None,
     as_json: bool = False,
     quiet: bool = False,
-    **faces: Any,
+    **outputs: Any,
 ) -> tuple[str, ...]:
     """Show inspections by the name of each; return the codes of `fail_on` that were found in any.
 
-    Raises OptionError where a page or picture is asked for of several.
+    Raises OptionError if a page or picture of several is asked for.
     """
     several = len(inspections) > 1
     if several and (html or plot):
@@ -77,7 +77,7 @@ def show_all(
         if several and not (as_json or quiet):
             terminal.output().print(f"== {name}", markup=False, highlight=False)
         shown = show_inspection(
-            inspection, html=html, plot=plot, as_json=as_json, quiet=quiet, **faces
+            inspection, html=html, plot=plot, as_json=as_json, quiet=quiet, **outputs
         )
         found |= dict.fromkeys(shown)
     return tuple(found)
@@ -96,7 +96,7 @@ def show_inspection(
 ) -> tuple[str, ...]:
     """Write the files asked for and print an inspection; return the codes of `fail_on` found."""
     survey = inspection.survey
-    # Asked again: reading takes its time.
+    # Checked again, since reading the sources takes time.
     page, picture = _targets(html, plot, overwrite=overwrite)
     if page is not None:
         html_page.write(inspection, page)
