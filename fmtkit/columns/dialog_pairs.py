@@ -1,4 +1,4 @@
-"""The two conversations of each row: where they part, whether they are the same, one after the other.
+"""The two conversations of each row: their common turns, whether they are equal, and joining them.
 
 An expression cannot compare two lists item by item, and polars' own concat_list of messages takes 20
 times as long, so these are functions over whole columns. A null conversation has no messages; the marks in

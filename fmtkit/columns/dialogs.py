@@ -1,4 +1,4 @@
-"""The vocabulary of converters, second half: expressions that make conversations, prompts and replies."""
+"""Building blocks of converters: expressions that make conversations, prompts and replies."""
 
 import sys
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def _alternating(text: Expr, *, wide: bool) -> Expr:
 
 def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
     prompt, earlier = columns
-    # concat_list takes 20 times as long as all else: it is for sources that have a history.
+    # concat_list takes 20 times as long as all else: it runs only for sources that have a history.
     if not earlier.list.len().max():
         return prompt
     both = pl.DataFrame({"prompt": prompt, "earlier": earlier.fill_null([])})
@@ -104,7 +104,7 @@ def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def with_context(question: Column, context: Column) -> Column:
-    """Put what belongs to a question after it, on a new line, unless it is empty."""
+    """Append the context to a question, on a new line, unless it is empty."""
     both = pl.concat_str([question.value, pl.lit("\n"), context.value])
     asked = pl.when(filled(context.value)).then(both).otherwise(question.value)
     return question.with_value(asked).depending_on(context)
@@ -232,7 +232,7 @@ def with_system(system: Column, messages: Column) -> Column:
 def _led(columns: Sequence[pl.Series]) -> pl.Series:
     """Put a system turn before the messages of the rows that want one."""
     messages, system, wanted = columns
-    # Making messages takes longer than all else: it is for sources that have system prompts.
+    # Making messages takes longer than all else: it runs only for sources that have system prompts.
     if not wanted.any():
         return messages
     both = pl.DataFrame({"messages": messages, "system": system, "wanted": wanted})
@@ -248,7 +248,7 @@ def with_question(question: Column, messages: Column, name: str) -> Column:
     asked = pl.concat_list([message("user", question.value)])
     put = pl.concat_list([all_but_last(messages.value), asked, messages.value.list.tail(1)])
     missing = f"{name} has no user turn, and prompt"
-    # As data: where a user turn is there, nothing is put and nothing is missing.
+    # The rule as data: where there is a user turn, nothing is inserted and nothing is missing.
     rule = known(partial(HasRole, roles=("user",), holds=False), messages.turns)
     null = alone & question.value.is_null()
     made = messages.with_value(
@@ -309,7 +309,7 @@ def _same_replies(chosen: Column, rejected: Column) -> Problem:
 
 
 def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Preference:
-    """Make a preference of a narrow context and one reply message a side."""
+    """Make a preference of a narrow context and one reply message for each side."""
     same = _same_replies(chosen, rejected)
     worse = reply_of(rejected, "rejected")
     return Preference(

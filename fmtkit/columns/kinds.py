@@ -32,7 +32,9 @@ class TextKind(Kind):
     """Text; a number is never made one."""
 
     parts: bool = False
-    """Whether it may also be a list of parts of text, which are joined; such a row is read by itself."""
+    """Whether it may also be a list of parts of text, which are joined; such a row is read by the strict
+    parser.
+    """
     letter: ClassVar[str] = "T"
 
     @property
@@ -66,7 +68,7 @@ class NumberKind(Kind):
     letter: ClassVar[str] = "number"
     words: ClassVar[str] = "a number"
     range: tuple[float, float] | None = None
-    """The least and the greatest; None for whatever 64 bits hold."""
+    """Minimum and maximum; None for any number of 64 bits."""
     booleans: bool = False
     """Whether true is 1 and false is 0."""
     whole: bool = False
@@ -152,7 +154,7 @@ class RecordKind(Kind):
 
 @dataclass(frozen=True)
 class BranchKind(Kind):
-    """Inside of a TreeKind: a record of the tree again."""
+    """A nested record of a TreeKind."""
 
     tree: str = "tree"
     letter: ClassVar[str] = "R"
@@ -186,7 +188,7 @@ class TreeKind(Kind):
 
     @cached_property
     def unfolded(self) -> RecordKind:
-        """Return the record with this tree, where it says that the tree is to come again."""
+        """Return the record with this tree in the place of each BranchKind."""
 
         def again(kind: Kind) -> Kind:
             return ListKind(self) if isinstance(kind, ListKind) else self
@@ -217,7 +219,7 @@ ROLES: dict[str, str] = {
     "tool": "tool",
     "function": "tool",
 }
-"""What sources call the speakers -> what templates call them; OpenAI once said `function`."""
+"""What sources call the speakers -> what templates call them; OpenAI's API once used `function`."""
 SHAREGPT_ROLES: dict[str, str] = {
     "system": "system",
     "human": "user",
@@ -244,7 +246,7 @@ class MessageKey:
     """What sources call it. The first that holds something counts."""
     form: str
     """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
-    list of stretches of the content and whether they are trained on, which becomes JSON text."""
+    list of parts of the content, each trained on or not, which becomes JSON text."""
     says: bool = False
     """It is part of what the turn says: a message that cannot hold it is refused, not cut short."""
 
@@ -265,14 +267,15 @@ CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.nam
 ROW_PATH = frozenset(name for key in MESSAGE_KEYS for name in key.names)
 """Keys that must not be overlooked: a message that has one is read row by row."""
 FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
-"""Names under which sources say whether a message is trained on; the first is ours."""
+"""Names under which sources say whether a message is trained on; the first is fmtkit's own."""
 MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
-"""How the types of parts begin that hold no text."""
+"""Prefixes of the types of parts that hold no text."""
 SILENT = frozenset({"system"})
-"""Whose null content makes no turn."""
+"""Roles whose null content makes no turn."""
 MAY_BE_EMPTY = frozenset({"system", "developer", "tool"})
-"""Whose text may be blank: a tool may answer with nothing, and an empty system prompt is the template's
-business."""
+"""Roles whose text may be blank: a tool may answer with nothing, and an empty system prompt is left to the
+template.
+"""
 
 
 @dataclass(frozen=True)
@@ -323,7 +326,7 @@ class DialogKind(Kind):
         return ROW_PATH | {*self.names.values()}
 
     def speaker_of(self, role: str) -> str | None:
-        """Return what templates call a speaker; None of one that is not known."""
+        """Return what templates call a speaker; None if it is unknown."""
         if self.function_calls and role == CALL_ROLE:
             return "assistant"
         return self.roles.get(role)

@@ -45,7 +45,7 @@ Found = dict[str, Fault]
 
 
 def judge(kind: Kind, value: Any, path: str) -> list[Fault]:
-    """Return what is wrong with a value that is there and not null, the first fault of each code."""
+    """Return what is wrong with a value that is not null, the first fault of each code."""
     found: Found = {}
     _judge(kind, value, path, found)
     return list(found.values())
@@ -118,7 +118,7 @@ def _add(found: Found, fault: Fault | None) -> None:
 
 
 def _add_absent(found: Found, path: str, name: str, holder: Mapping[str, Any]) -> None:
-    # What was probably meant is looked for once, not in each record of a list.
+    # A near match is searched once, not in each record of a list.
     if ("null_field" if name in holder else "missing_field") not in found:
         _add(found, absent(path, name, holder))
 
@@ -347,7 +347,7 @@ def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) ->
 
 
 def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) -> None:
-    """Refuse what a key holds that was named for a flag, and is none: to pass it over changes a mask."""
+    """Refuse a value that is no flag under a key that was named as one: ignoring it would change a mask."""
     value = message.get(name)
     if value is not None and not isinstance(value, bool | int | float):
         why = f"{path}.{name} holds {kind_of(value)}, not true or false"
@@ -480,7 +480,7 @@ def _flag(key: MessageKey, message: Mapping[str, Any]) -> bool | None:
 
 
 def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
-    """Return the stretches of a content and whether they are trained on, as JSON text."""
+    """Return the parts of a content and whether they are trained on, as JSON text."""
     name = next((n for n in key.names if message.get(n) is not None), None)
     if name is None:
         return None
@@ -491,7 +491,7 @@ def _written_spans(key: MessageKey, message: Mapping[str, Any]) -> str | None:
 
 
 def _spans_of_parts(content: Any) -> str | None:
-    """Return the same of a content in parts, of which one says by `train` or `weight` if it is trained on."""
+    """Return the same for a content in parts, of which one has `train` or `weight`."""
     parts = content if isinstance(content, list) else []
     flags = [
         None if isinstance(part, str) else part.get("train", part.get("weight")) for part in parts

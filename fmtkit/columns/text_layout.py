@@ -4,7 +4,7 @@ A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sou
 keep, and what is written of them: the messages, or what a template makes of conversations of known
 shapes, constants and texts as they are or trimmed. It is sound, not complete: a line of which a rule
 holds, whose contents hold a control token, or whose shape or path is not known yet is not fused,
-and goes the way of every other line.
+and is converted like any other line.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ MOST_TURNS, MOST_VIEWS = 128, 256
 """Limits of a shape; lines with more turns are not fused."""
 
 Trim: TypeAlias = tuple[int, str | None]
-"""Sides, and which characters of ASCII (None: white space of Unicode)."""
+"""Sides, and which ASCII characters (None: Unicode white space)."""
 
 
 class Ask(IntEnum):
-    """A question about a string and another one."""
+    """A comparison of two strings."""
 
     NONEMPTY = 0
     STARTSWITH = 1
@@ -80,7 +80,7 @@ class Layout:
 
     dialogs: tuple[Source, ...]
     rules: tuple[Rule, ...] = ()
-    """A line of which one holds is left."""
+    """A line for which one of them holds is not fused."""
     tokens: tuple[str, ...] = ()
     """What no text of a conversation may hold."""
     keys: tuple[tuple[str, str], ...] = ()

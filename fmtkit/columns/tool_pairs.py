@@ -1,4 +1,4 @@
-"""Pairs of conversations that may call tools: cut where they part, not before the last turn.
+"""Pairs of conversations that may call tools: cut where they begin to differ, not before the last turn.
 
 A reply may then be several messages: a tool call, its result, and the answer.
 """
@@ -44,7 +44,7 @@ class Whole:
     name: str
     messages: Column
     before: Column
-    """The turns before the reply, which must end with one that asks."""
+    """The turns before the reply; the last one must ask for a reply."""
     several: Expr
     """Whether the source gave only a reply, whose messages are not a single answer."""
     problems: tuple[Problem, ...] = ()
@@ -52,7 +52,7 @@ class Whole:
 
 
 def without_answer(messages: Column, chosen: Column) -> Column:
-    """Take the chosen answer off a context that ends with it, so that it does not leak."""
+    """Remove the chosen answer from a context that ends with it, so that it does not leak."""
     ending = last(messages.value)
     leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
     shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
@@ -69,7 +69,7 @@ def whole(messages: Column, name: str) -> Whole:
 
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
-    """Put a reply after its context, unless it brings the same context along."""
+    """Put a reply after its context, unless it includes the same context."""
     given = Column((role_of(reply.value.list.first()) == "assistant").fill_null(value=True))
     given = given.depending_on(context, reply).once(f"__alone_{name}")
     alone = given.value
@@ -96,14 +96,14 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
 
 
 def _is_one_answer(messages: Expr) -> Expr:
-    """Return whether messages are one answer: one message, after tool calls if need be."""
+    """Return whether messages are one answer: one message, possibly after tool calls."""
     turn = pl.element().struct
     called = (turn.field("role") == "tool") | turn.field("tool_calls").is_not_null()
     return all_but_last(messages).list.eval(called).list.all()
 
 
 def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
-    """Cut two whole wide conversations where they part, after a turn that asks for a reply."""
+    """Cut two whole wide conversations where they begin to differ, after a turn that asks for a reply."""
     one, other = chosen.messages.value, rejected.messages.value
     size = Column(shared_turns(one, other)).depending_on(chosen.messages, rejected.messages)
     size = size.once("__shared")

@@ -29,7 +29,7 @@ def transcript(text: Column, name: str) -> Column:
 
 
 def question_or_transcript(text: Column) -> Column:
-    """Read a transcript that ends where the assistant is to answer; any other text is a question."""
+    """Read a transcript that ends with a turn for the assistant to answer; any other text is a question."""
     asked = dialog(user=text)
     read = text.with_value(_turns(text.value)).once("__turns")
     turns = read.value
@@ -89,7 +89,7 @@ def marks_of(texts: Sequence[str]) -> list[str | None]:
 
 
 def marked_turns(text: Expr) -> Expr:
-    """Cut a transcript into messages; a last assistant turn without text is none."""
+    """Cut a transcript into messages, without a last assistant turn that has no text."""
     cut = pl.coalesce(pl.when(_is(text, first)).then(_signed(text, first)) for first in MARKS)
     part = pl.element()
     roles = {str(number): role for number, role in enumerate(("user", "assistant", "tool"))}

@@ -1,4 +1,4 @@
-"""What the conversations of a row are made of, as data: what reads lines can make them without a frame.
+"""How the conversations of a row are made, as data, so that the kernel can make them without a frame.
 
 The helpers of converters make an expression and, where possible, the same as data, a `Source`: the
 turns of a conversation. `turns` is what a source means, on the values of one row; the kernel reads sources as
@@ -37,7 +37,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class WithSystem:
-    """A conversation after the bound text of the system, unless that is empty or the conversation is led."""
+    """A conversation after the bound system prompt, unless that is empty or the conversation has one."""
 
     system: str
     of: "Source"
@@ -74,7 +74,7 @@ class WithoutAnswer:
 
 @dataclass(frozen=True)
 class AfterContext:
-    """A reply after its context; a reply that has turns of its own stays without it."""
+    """A reply after its context; a reply that includes earlier turns stays as it is."""
 
     context: "Source"
     reply: "Source"
@@ -82,7 +82,7 @@ class AfterContext:
 
 @dataclass(frozen=True)
 class PromptTurns:
-    """The turns before the reply: the context, or all but the last of a reply that brings turns along."""
+    """The turns before the reply: the context, or all but the last of a reply that includes earlier turns."""
 
     context: "Source"
     reply: "Source"
@@ -110,8 +110,8 @@ Source: TypeAlias = (
 )  # fmt: skip
 
 
-# Rules. A rule may name more rows than the problem or the warning that it stands for, never fewer: what it
-# names is not made without a frame.
+# Rules. A rule may match more rows than the problem or warning that it stands for, never fewer: the
+# rows that it matches are converted in a frame.
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Blank:
-    """The text of a bound column is there, and has nothing but white space."""
+    """The text of a bound column is not null, and has nothing but white space."""
 
     column: str
 
@@ -138,7 +138,7 @@ class Equal:
 
 @dataclass(frozen=True)
 class Flawed:
-    """A bound column has no messages, or one that says nothing."""
+    """A bound column has no messages, or an empty one."""
 
     column: str
 
@@ -172,7 +172,7 @@ class Same:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A reply brings turns along that are not those of its context."""
+    """A reply includes earlier turns that are not those of its context."""
 
     context: Source
     reply: Source
@@ -243,7 +243,7 @@ Made = TypeVar("Made")
 
 
 def known(make: Callable[..., Made], *of: Source | str | None) -> Made | None:
-    """Make a source or a rule of others; None where one of them cannot be said."""
+    """Make a source or a rule of others; None if one of them is None."""
     return None if None in of else make(*of)
 
 
@@ -322,7 +322,7 @@ def _(source: AfterShared, row: Mapping[str, Any]) -> list[Turn]:
 
 
 def is_alone(reply: Sequence[Turn]) -> bool:
-    """Return whether a reply brings no turns along."""
+    """Return whether a reply includes no earlier turns."""
     return not reply or reply[0]["role"] == "assistant"
 
 

@@ -1,8 +1,8 @@
 """Kinds of typed columns: how Arrow reads a column, what polars makes of it, and which rows are wrong.
 
 Where a source keeps to one shape (`shape_of`) its column is read as one Arrow type and becomes what the
-strict parser's values would be (`strict_kinds`), so that a row means the same whoever parsed it. What
-types cannot say of values is asked of whole columns: `doubts` before, `parameter` after.
+strict parser's values would be (`strict_kinds`), so that a row means the same with both parsers. What types
+cannot guarantee is checked on whole columns: `doubts` before, `parameter` after.
 """
 
 from collections.abc import Iterator
@@ -161,7 +161,7 @@ def _is_plain(kind: DialogKind, message: Any) -> bool:
 
 @singledispatch
 def arrow_type(kind: Kind, shape: str) -> pa.DataType:  # noqa: ARG001
-    """Return the type of a typed column that reads as this kind without a look at each value."""
+    """Return the type of a typed column that reads as this kind without a check of each value."""
     return pa.string()
 
 
@@ -358,7 +358,7 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
     value = pl.col(bound)
     flaws = [Flaw("null_field", "", value.is_null(), "is null", Null)] if required else []
     if isinstance(kind, DialogKind):
-        # One look at each message: the flaw of the first code in precedence is the row's anyway.
+        # Each message is examined once: only the first code in precedence is the row's.
         turns = sorted(_turn_flaws(kind), key=lambda flaw: PRECEDENCE[flaw.code])
         worst = pl.coalesce(
             pl.when(flaw.when).then(pl.lit(i, dtype=pl.UInt8)) for i, flaw in enumerate(turns)
@@ -369,7 +369,7 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
         # Columns that may be null are not described as data.
         judged = seen.with_value(value, *(flaw.problem(name, bound) for flaw in flaws))
         return judged.with_turns(Messages(bound) if required else None)
-    # A null where none may be is one in an optional column too; what is empty there is nothing.
+    # A null inside an optional column is a problem too; an empty value there counts as absent.
     flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
     return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)
 

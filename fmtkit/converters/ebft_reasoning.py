@@ -1,4 +1,4 @@
-"""Conversations with thinking: the last answer as a reference, its thinking in, off or apart."""
+"""Conversations with thinking: the last answer as a reference, its thinking kept, dropped or separate."""
 
 from fmtkit.columns import ABSENT, WideMessages, WideShareGPT
 from fmtkit.columns.references import conversation_of, last_answer, last_reply, last_thought

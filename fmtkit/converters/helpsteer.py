@@ -97,7 +97,7 @@ def answers(
     attribute: str = "helpfulness",
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """https://huggingface.co/datasets/nvidia/HelpSteer2: answers to one prompt, in rows that follow.
+    """https://huggingface.co/datasets/nvidia/HelpSteer2: answers to one prompt, in adjacent rows.
 
     `attribute` is the one whose score ranks them; where the scores are equal there is no pair.
     """

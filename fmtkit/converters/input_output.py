@@ -10,7 +10,7 @@ from fmtkit.columns.problems import Column, Problem, literal
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
 
-# White space is a segment like another: a text may be blank, and what is null is said here.
+# A segment may be only white space, so blank texts are allowed; nulls are refused here.
 Parts: TypeAlias = Annotated[
     Column, records({"text": TextKind(), "label": FlagKind()}, optional=("text",))
 ]

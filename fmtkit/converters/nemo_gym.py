@@ -1,4 +1,4 @@
-"""NeMo Gym: the input and the tools of a request, the row as its servers want it, and which they are."""
+"""NeMo Gym: the input and the tools of a request, the row as its servers expect it, and their names."""
 
 from typing import Annotated, TypeAlias
 

@@ -85,7 +85,7 @@ def threads(prompt: Tree) -> Conversation:
 def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG001
     """https://huggingface.co/datasets/OpenAssistant/oasst1: a row for each message of a tree.
 
-    The rows of a tree follow each other, and say whose reply they are; each prompt with two ranked
+    The rows of a tree are adjacent, and each names its parent; each prompt with two ranked
     replies or more is a ranking of its own.
     """
     tree = _checked(_as_tree(rows))
@@ -174,7 +174,7 @@ def _of_each(
 
 
 def _rankings(records: Sequence[Record]) -> list[Any]:
-    """Rank the replies of each prompt; those without a rank, or deleted, have no place."""
+    """Rank the replies of each prompt; those without a rank, or deleted, are left out."""
     replies: dict[int, list[int]] = {}
     for place in _kept(records):
         if records[place]["role"] == "assistant" and records[place]["rank"] is not None:
@@ -191,7 +191,7 @@ def _rankings(records: Sequence[Record]) -> list[Any]:
 
 
 def _threads(records: Sequence[Record]) -> list[Any]:
-    """Follow the tree to each reply after which no other one comes."""
+    """Follow the tree to each reply that has no reply itself."""
     spoken = [place for place in _kept(records) if records[place]["role"] == "assistant"]
     inner = {above for place in spoken for above in _above(records, place)[1:]}
     return [_path(records, place) for place in spoken if place not in inner]

@@ -1,4 +1,4 @@
-"""A question and its answer, as text under any of their usual names, with earlier turns where given."""
+"""A question and its answer, as text under any of their usual names, with earlier turns if given."""
 
 import polars as pl
 
@@ -74,7 +74,7 @@ def reasoned(
     system_prompt: Text = ABSENT,
     history: Exchanges = ABSENT,
 ) -> Completion:
-    """https://huggingface.co/datasets/glaiveai/reasoning-v1-20m; what was thought before the answer."""
+    """https://huggingface.co/datasets/glaiveai/reasoning-v1-20m; with the reasoning before the answer."""
     asked = _asked(
         (question, query, prompt, instruction, input, human, problem),
         with_system=(system, system_prompt),

@@ -66,7 +66,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, float):
         token = value.token if isinstance(value, WrittenFloat) else repr(value)
         return "float" if is_exact(token, float(value)) else "json"
-    # A row with NaN or 1e400 is refused, so that it has no say in how the others are kept.
+    # A row with NaN or 1e400 is refused, so it does not decide how the others are kept.
     return "refused" if isinstance(value, NonFinite | Overflow | NotText) else "json"
 
 
@@ -80,7 +80,7 @@ def is_exact(token: str, value: float) -> bool:
 
 
 def _of_lines(records: Records) -> Seen:
-    """Look at JSON lines: natively, and by the strict parser at those of which that is not sure."""
+    """Look at JSON lines natively, and with the strict parser at those that the kernel is not sure of."""
     read = clean_lines.kinds(records.data, MAX_DEPTH)
     if read is None:
         return kinds_of_rows(records.values(written=True))
@@ -107,7 +107,7 @@ def _of_column(column: pa.ChunkedArray) -> set[str]:
         return {"null"}
     if pa.types.is_boolean(dtype):
         return {"bool"}
-    # Texts that look like dates become timestamps where pyarrow is to find the types of JSON.
+    # pyarrow's JSON reader makes timestamps of texts that look like dates.
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_timestamp(dtype):
         return {"text"}
     if pa.types.is_struct(dtype) or pa.types.is_list(dtype) or pa.types.is_large_list(dtype):

@@ -1,8 +1,7 @@
 """Conversion: a frame of bound columns becomes a canonical table, and each bad row gets one code.
 
-The strict judge looks at single values, the converter at how they go together. What one of them finds must
-not hide what the other knows: of all that is wrong with a row, the code counts that comes first in
-`fmtkit.core.codes`.
+The strict parser judges single values, the converter judges how they fit together. Of everything that either
+finds wrong with a row, the code that comes first in `fmtkit.core.codes` is reported.
 """
 
 from collections import Counter
@@ -47,7 +46,7 @@ def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     try:
         return _convert(frame, binding)
     except (Exception, pl.exceptions.PanicException) as error:
-        # Any: a plugin's expressions may call functions of the user's, which raise what they like.
+        # Any exception: a plugin's expressions may call user functions.
         if frame.height > 1:
             half = frame.height // 2
             parts = [convert_frame(part, binding) for part in (frame[:half], frame[half:])]
@@ -115,7 +114,7 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
 
 
 def _unread(frame: pl.DataFrame, out: pl.DataFrame, binding: Binding) -> tuple[Counter[str], int]:
-    """Count the rows in which a watched column carries what nothing was made of."""
+    """Count the rows in which a watched column carries turns that were not read."""
     carried = {column.label: frame.get_column(column.name) for column in binding.watched}
     carried |= {
         column.label: binding.carried[column.label].of(frame.get_column(column.name))
@@ -142,7 +141,7 @@ def columns_of(table: Table, *, text: bool) -> list[tuple[str, Column]]:
 
 
 def _steps(columns: list[tuple[str, Column]]) -> dict[str, Expr]:
-    """Return what is computed first, each name once, in an order in which each finds the others."""
+    """Return the columns that are computed first, each once, after those that it depends on."""
     return {name: step for _, column in columns for name, step in column.steps}
 
 
@@ -160,14 +159,14 @@ def _problems(columns: list[tuple[str, Column]]) -> list[Problem]:
 
 
 _BESIDE = ("duplicate_key", "json_nonfinite", "number_overflow", "invalid_unicode", "unsupported")
-"""Codes of faults that may be beside columns with which nothing is wrong."""
+"""Codes of faults that a row may have besides sound columns."""
 
 
 def refused(records: Rows, binding: Binding, row: int, problem: Problem) -> Reject:
     """Make the reject of a row that the converter refused.
 
-    Where a used value is at fault, what the converter says is only a consequence: an unknown role
-    makes a reply without a question.
+    If a used value is at fault, the converter's problem is only a consequence: an unknown role makes a reply
+    without a question.
     """
     value, fault = records.value(row, written=True)
     found = [fault] if fault is not None else binding.judge(value)
@@ -179,7 +178,7 @@ def refused(records: Rows, binding: Binding, row: int, problem: Problem) -> Reje
 
 
 def reconsidered(rejects: Sequence[Reject], records: Rows, binding: Binding) -> list[Reject]:
-    """Show the converter the rows that were judged for something beside their used columns."""
+    """Run the converter on rows that were refused for a fault outside their used columns."""
     bare = replace(binding, kept=(), watched=(), carried={})
     values, numbers = [], []
     for reject in rejects:

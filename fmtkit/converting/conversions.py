@@ -56,10 +56,10 @@ def convert_to(
         OptionError, UnknownNameError, ColumnMismatchError: before anything is read or written.
         SourceError, WriteError: if a source cannot be read, or OUT cannot be written.
         LimitError: if more rows are bad than --max-errors or --on-error fail allows.
-        NothingWrittenError: if not one row could be converted; quarantine and report are there.
+        NothingWrittenError: if not one row could be converted; quarantine and report are written.
     """
     if options.type is None and options.to is None:
-        # It says how to continue, with an output.
+        # `prepare` raises the error that suggests a type and a command.
         for plugin in options.plugins:
             registry.load_plugin(plugin)
         prepare(open_named(sources, options.hash, options.delimiter), options)
@@ -96,8 +96,8 @@ def to_hub(
 ) -> list[Report]:
     """Convert into a local folder, and commit it to a dataset repository of the hub.
 
-    Raises what `convert` raises and what `HubOutput` does: that before anything is read. What was
-    converted stays for --resume where the hub refuses it.
+    Raises what `convert` raises, and what `HubOutput` raises before anything is read. What was converted is
+    kept for --resume if the hub refuses it.
     """
     hub = HubOutput(place, overwrite=options.overwrite, resume=options.resume)
     hub.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class RowStream:
         self.ledger.check()
 
     def report_progress(self) -> None:
-        """Tell `watch` how much is read."""
+        """Report to `watch` how much has been read."""
         if self.watch is not None:
             self.watch(self.progress.bytes_of_sources(), self.job.size, self.ledger)
 
@@ -216,7 +216,7 @@ def with_split(job: Job, options: ConvertOptions) -> Job:
 def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
     """Split off this many rows of all jobs together: a share below 1, rounded up, or a number.
 
-    Raises OptionError where that leaves none to train on.
+    Raises OptionError if that leaves none to train on.
     """
     from collections import Counter
 
@@ -267,7 +267,7 @@ def write_jobs(
     except (LimitError, NothingWrittenError):
         raise
     except BaseException as error:
-        # What was finished stays resumable: a full disk or a lost mount is no reason to start again.
+        # The run stays resumable, also after a full disk or a lost mount.
         run.sink.suspend()
         if isinstance(error, KeyboardInterrupt):
             error.add_note(_what_is_left(out, options))
@@ -288,8 +288,8 @@ def refuse_output(out: Destination, sources: Iterable[str], options: ConvertOpti
     The sinks look again before they put anything in place.
 
     Raises:
-        OptionError: if it is, or holds, a source, or --format is none that can be written.
-        OutputExistsError: if something is there that is not ours, or not to be replaced.
+        OptionError: if it is, or holds, a source, or --format cannot be written.
+        OutputExistsError: if there is a file that fmtkit did not write, or may not replace.
     """
     if options.format is not None:
         formats.find(options.format)

@@ -29,7 +29,7 @@ from fmtkit.core.options import (
 )
 
 if TYPE_CHECKING:
-    # The command line reads this module, and has no use for polars.
+    # The command line imports this module, and does not need polars.
     from fmtkit.converting.splitting import Split
 
 HASHED_BYTES = 64 * 2**20
@@ -128,7 +128,7 @@ class SourceOptions(Options):
         same_rows=True,
     )
     begun: datetime = field(default_factory=moments.now, compare=False, repr=False, kw_only=True)
-    """When the run began; options that are made of these keep it."""
+    """When the run began; options derived from these keep it."""
 
     @property
     def now(self) -> datetime:
@@ -136,7 +136,7 @@ class SourceOptions(Options):
         return self.begun if self.date is None else datetime.fromisoformat(self.date)
 
     def of_sources(self) -> dict[str, Any]:
-        """Return what these say of sources, as keywords for other options."""
+        """Return the options that concern sources, as keywords for other options."""
         names = (entry.name for entry in fields(SourceOptions) if entry.name != "typed")
         return {name: getattr(self, name) for name in names}
 
@@ -201,8 +201,9 @@ class RowOptions(SourceOptions):
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
     cut_in_training: bool = False
-    """Whether the trainer truncates the rows (`fmtkit train`): here they stay whole, and rows of which
-    truncation would leave no trained token are bad rows."""
+    """Whether the trainer truncates the rows (`fmtkit train`): here they stay whole, and rows in which
+    truncation would leave no trained token are bad rows.
+    """
     folders: tuple[Path, ...] = ()
     """Folders of the config files, where user functions are looked for."""
     function_config: Mapping[str, Any] = field(default_factory=dict)

@@ -253,10 +253,10 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
     if any(found.is_good for found in there):
-        # Who takes one that loses turns says so by name: --type.
+        # A type that would lose turns must be named: --type.
         there = [found for found in there if not found.unread]
     if all(map(needs_tokenizer, there)):
-        # That a file has text says nothing of what it is.
+        # That a file has text does not tell what it is.
         there = _plain_text(sample) if tables is None or "Conversation" in tables else []
     return sorted(there, key=Fit.rank)
 

@@ -57,10 +57,10 @@ def find_kept(
         return Kept()
     seen = kinds_of_columns(sources, engine)
     made = {name for c in converters for name in (*c.table_columns(), "text")}
-    # Of the table that pairs or single rows are made for, the required columns: no other is made new.
+    # The required columns of the final table: they may be new, if pairs or single rows are made.
     made |= set(table.column_names()) - table.optional
     used = {
-        # What is beside a value inside a column is kept, unless the whole row is.
+        # If only a field of a column is used, the column is kept too, unless the converter takes whole rows.
         path.partition(".")[0] if c.takes_rows else path
         for c, options in zip(converters, resolved, strict=True)
         for path in (options.mapping.get(p, c.path(p)) for p in c.columns)

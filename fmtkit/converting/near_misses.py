@@ -79,7 +79,7 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     """Return the options by which a type reads the messages of a sample; none where it does anyway.
 
     Messages that name their speakers or contents in two ways, a speaker that is unknown, or a label
-    that a type of their own may read, are spelled as they are.
+    that a more specific type may read, need no option.
     """
     dialogs = [kind for kind in converter.columns.values() if isinstance(kind, DialogKind)]
     columns = values_by_path(sample).values() if dialogs else ()

@@ -171,16 +171,16 @@ def stream(
     progress: Progress | None = None,
     tasks: Sequence[Task] | None = None,
 ) -> Generator[Piece, None, None]:
-    """Yield what each block becomes, in input order, from where `progress` says on.
+    """Yield what each block becomes, in input order, from the position of `progress` on.
 
     The engine is the one of the job's options, unless another is passed in.
-    `step` runs on the worker over each table, with the block that it was made of; the rows are then
-    let go. So does `encode`, which is given source, block and place in the block of each row (int64,
-    n x 3), but a table that pairs have made much larger than its block comes to it in parts. Either
-    can be pickled, with what it returns, where the engine is of other processes. Records and lines of
-    rejects are within their source. With `encode` small blocks go the way together, so that a file of
-    one row costs little: the last of them brings what was encoded of all. With `encode` or `tasks`
-    blocks are cut task by task, and those of the `tasks` given are read, or all of them.
+    `step` runs on the worker over each table, with the block that it was made of; the rows are then released.
+    So does `encode`, which is given source, block and place in the block of each row (int64, n x 3), but a
+    table that pairs have made much larger than its block is passed to it in parts. Either can be pickled,
+    with what it returns, where the engine is of other processes. Records and lines of rejects are within
+    their source. With `encode` small blocks are processed together, so that a file of one row costs little:
+    the piece of the last one holds the results of all. With `encode` or `tasks` blocks are read task by task:
+    those of the given `tasks`, or of all.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
@@ -364,12 +364,12 @@ def _process(
     own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         fused = _fused(job, group[0][0], own)
-    begun, made = fused or _in_the_ordinary_way(job, group, records, in_parts=encode is not None)
+    begun, made = fused or _by_columns(job, group, records, in_parts=encode is not None)
     parts: list[_Part] = []
     encoded: list[Any] = []
     for part in made:
         if encode is not None:
-            # The rows themselves are not kept: what waits for its turn is what was made of them.
+            # The rows themselves are not kept: only the results wait for their turn.
             encoded += encode(part.table, _places(group, records, part.kept))
             part.table = part.table.slice(0, 0)
         parts.append(part)
@@ -384,7 +384,7 @@ def _process(
     return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
 
 
-def _in_the_ordinary_way(
+def _by_columns(
     job: Job, group: list[Numbered], records: list[Rows], *, in_parts: bool
 ) -> "tuple[_Converted, Iterator[_Part]]":
     """Process blocks by columns: read, convert, render."""
@@ -402,7 +402,7 @@ def _in_the_ordinary_way(
 
 
 def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
-    """Fuse the rows of a block as it is read, and convert the remaining rows in the ordinary way."""
+    """Fuse the rows of a block as it is read, and convert the remaining rows by columns."""
     fusion = job.fusions[source]
     if fusion is not None and fusion.awaits_paths and len(records.data) > _TAUGHT_BYTES:
         _teach(job, source, records)
@@ -430,7 +430,7 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
 def _teach(job: Job, source: int, records: Records) -> None:
     """Process the first rows of a block by columns, so that the others can be fused.
 
-    The first block of each worker went that way as a whole, which took 5 to 20 MiB more at the peak.
+    To process the whole first block of each worker that way took 5 to 20 MiB more at the peak.
     """
     first = records.picked(np.arange(min(_TAUGHT_ROWS, len(records))))
     parsed = reading.parse_block(first, job.plans[source])
@@ -472,7 +472,7 @@ def _merged(
 
 
 def _places(group: Sequence[Numbered], records: Sequence[Rows], kept: np.ndarray) -> np.ndarray:
-    """Return source, block and place in the block of records of blocks that were taken together."""
+    """Return source, block and place in the block for the records of blocks that were merged."""
     ends = np.cumsum([len(rows) for rows in records])
     block = np.searchsorted(ends, kept, side="right")
     own = [task[2].places(len(rows)) for task, rows in zip(group, records, strict=True)]
@@ -512,7 +512,7 @@ class _Converted:
 
 @dataclass
 class _Part:
-    """Some of the rows as they are written, the record of each in its block, and what became of others."""
+    """Some of the rows as they are written, the record of each in its block, and the fate of the others."""
 
     table: pa.Table
     kept: np.ndarray
@@ -551,7 +551,7 @@ def _render(
         _canonical(frame, job, job.plans[source].binding),
         frame.get_column("__row").to_numpy(),
     )
-    # Nobody else holds it: what was parsed is let go before anything is rendered.
+    # The only reference: the parsed frame is released before anything is rendered.
     del frame
     warnings: Counter[str] = Counter()
     if job.control_tokens:
@@ -584,7 +584,7 @@ def _account(
     begun: _Converted,
     parts: Sequence[_Part],
 ) -> list[Piece]:
-    """Merge the parts of blocks, every record in one term of the ledger.
+    """Merge the parts of blocks; every record is counted in one term of the ledger.
 
     What is counted over all blocks at once is with the last of them.
     """
@@ -627,7 +627,7 @@ def _account(
 
 
 def _by_block(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Count records by the block they are of, of which `ends` are the ends."""
+    """Count records by block; `ends` are the ends of the blocks."""
     return np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(ends))
 
 

@@ -1,7 +1,7 @@
 """Preparation: options are bound to their sources, and become a job.
 
-Converters are chosen by what the first rows of each source hold; whatever does not fit is said here,
-before a row is read.
+Converters are chosen by what the first rows of each source hold; whatever does not fit is reported here,
+before a row is converted.
 """
 
 import pickle
@@ -236,10 +236,10 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         if earlier is not None and earlier.is_like(binding):
             # With many small files, building expressions for each would take half of the time.
             vars(binding)["made"] = earlier.made
-        # What is wrong with an option is said here, before a row is read.
+        # A wrong option is reported here, before a row is converted.
         _ = binding.made
         plan = ReadPlan.of(binding, sample)
-        # Files of one make share a plan, and what is learned of one is known of the next.
+        # Files of the same layout share a plan, and what is learned from one applies to the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     first = plans[0].binding
     untokenized = issubclass(table, Untokenized)
@@ -273,13 +273,13 @@ def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
 
 
 def _written_type(paths: Sequence[str]) -> str | None:
-    """Return the type that reads what fmtkit wrote to these files; None where it did not, or differs."""
+    """Return the type that reads these files if fmtkit wrote them all, and of the same type; else None."""
     found = {_type_of_report(Path(path)) for path in paths}
     return found.pop() if len(found) == 1 else None
 
 
 def _type_of_report(path: Path) -> str | None:
-    """Return the type that reads a file of ours, by the report that names it."""
+    """Return the type that reads a file written by fmtkit, according to the report that names it."""
     of_folder = (path.parent.parent / working_folder.REPORT, f"{path.parent.name}/{path.name}")
     for place, name in ((FileOutput(path).report, path.name), of_folder):
         report = outputs.read_json(place)
@@ -416,7 +416,7 @@ def _converter(
         return choose(sample)
     except ColumnMismatchError:
         block = source.first_block()
-        # A column may begin after the sample; only where the whole block has none is it missing.
+        # A column may begin after the sample; it is missing only if the whole block has none.
         return choose(sample if block is None else _sound_rows(block))
 
 

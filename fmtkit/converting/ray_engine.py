@@ -1,7 +1,7 @@
 """An engine of Ray's workers: processes of this machine, or of a cluster.
 
-Tasks go to the workers, what became of them comes back in order; a job is shipped once and unpickled
-once by each worker.
+Tasks go to the workers, and their results come back in order; a job is sent once, and unpickled once by each
+worker.
 """
 
 import os
@@ -21,9 +21,9 @@ from fmtkit.core.reachability import trouble_with
 T = TypeVar("T")
 
 CRASHES = 3
-"""How often a task may end its worker."""
+"""How often a task may crash its worker."""
 ENDING = 10.0
-"""Seconds that workers have to end when a run does."""
+"""Seconds that workers get to stop at the end of a run."""
 LOSSES = 20
 """How often a task may be lost with its node, or its result with the node that held it."""
 _OURS = f"fmtkit-{os.getpid()}"
@@ -36,7 +36,7 @@ class _Flight:
 
     task: Any
     result: Any
-    """Ray's reference to what will become of it."""
+    """Ray's reference to its result."""
     crashes: int = 0
     losses: int = 0
 
@@ -53,7 +53,7 @@ class Ray:
         """Run tasks on the workers, two for each of their cores in flight.
 
         Raises:
-            TaskLostError: if a task ends its worker three times.
+            TaskLostError: if a task crashes its worker three times.
             DependencyError, OptionError: if Ray is not installed, or no cluster is at the address.
         """
         ray = _package()
@@ -97,7 +97,7 @@ class Ray:
 
     @contextmanager
     def _cluster(self, ray: Any) -> Iterator[None]:
-        """Connect to the cluster, or start one and shut it down at the end; one that is there is used."""
+        """Connect to an existing cluster, or start one and shut it down at the end."""
         if ray.is_initialized():
             yield
             return
@@ -112,7 +112,7 @@ class Ray:
                 found = ray.init(address=self.address, **quiet)
             else:
                 cores = self.workers or os.cpu_count() or 1
-                # A dashboard of its own is of use where its address is shown.
+                # A dashboard is useful only if its address is shown.
                 shown = {"include_dashboard": watched is not None}
                 found = ray.init(address="local", num_cpus=cores, namespace=_OURS, **shown, **quiet)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
@@ -131,7 +131,7 @@ class Ray:
 
 
 def _end(ray: Any, flying: deque[_Flight]) -> None:
-    """End the tasks under way, so that what they were writing is not there after the end of the run."""
+    """Cancel the tasks under way, so that they leave no files behind after the run."""
     if ray.get_runtime_context().namespace == _OURS:
         # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process.
         ray.shutdown()
@@ -142,7 +142,7 @@ def _end(ray: Any, flying: deque[_Flight]) -> None:
 
 
 def _trouble(address: str | None) -> str | None:
-    """Return why nothing answers at HOST:PORT; Ray itself would ask for a minute."""
+    """Return why nothing answers at HOST:PORT; Ray itself would retry for a minute."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     return trouble_with(host, int(port)) if colon and port.isdecimal() else None
 
@@ -173,7 +173,7 @@ def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any], standing:
             if flight.losses == LOSSES:
                 raise TaskLostError(flight.task, " ".join(str(problem).split())) from problem
         except errors.RayTaskError as problem:
-            raise problem.cause from problem  # a defect: as it would be on a thread
+            raise problem.cause from problem  # a bug: raised as it would be on a thread
         else:
             if error is not None:
                 raise _rebuilt(*error)

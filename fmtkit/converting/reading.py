@@ -1,8 +1,8 @@
 """Reading: by the plan of its source, a block becomes the frame that its converter sees, and rejects.
 
-What is certain of JSON lines is read natively, every other line by the strict parser. A row's verdict and
-value depend on that row alone: both readers make the same of it, and the strict one, which judges line by
-line, reads all where there is no native kernel.
+JSON lines that the native kernel is certain of are read by it, every other line by the strict parser. A row's
+verdict and value depend on that row alone: both readers give the same result, and without the kernel the
+strict parser reads every line.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows
 from fmtkit.sources.marks import is_unicode
 
 MOST_NAMES = 256
-"""The most columns that are shown of a source: more of them are data."""
+"""The most columns of a source that are listed: more than that are data."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def parse_blocks(records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
 
 
 def joined(parsed: Sequence[Parsed]) -> Parsed:
-    """Put what was parsed of several blocks together, its records counted one after the other."""
+    """Concatenate what was parsed from several blocks, with consecutive numbers for the records."""
     if len(parsed) == 1:
         return parsed[0]
     frames, rejects, first = [], [], 0
@@ -186,7 +186,7 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
 
 
 def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
-    """Take the columns of a batch as they are; None where only a look at each row will do."""
+    """Take the columns of a batch as they are; None if each row must be examined."""
     binding = plan.binding
     batch = _without_nulls(batch, binding)
     names = set(batch.schema.names)
@@ -222,9 +222,8 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
 
 
 def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:
-    """Leave out what says nothing in any row: keys of messages, and columns that need a look at each row.
-
-    What fmtkit wrote has them all, whether a row holds anything there or not.
+    """Drop what is null in every row: keys of messages, and columns that need a check of each row. Files that
+    fmtkit wrote have all of them, even if every value is null.
     """
     for column in (*binding.columns, *binding.kept):
         index = batch.schema.get_field_index(column.path[0]) if len(column.path) == 1 else -1
@@ -241,7 +240,7 @@ def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:
 
 
 def _without_null_keys(array: pa.Array, keys: frozenset[str]) -> pa.Array:
-    """Leave out those of these keys that no message of an array of lists of messages has."""
+    """Drop those of these keys that no message in an array of lists of messages has."""
     if not (pa.types.is_list(array.type) and pa.types.is_struct(array.type.value_type)):
         return array
     messages = array.flatten()
@@ -262,7 +261,7 @@ def _without_null_keys(array: pa.Array, keys: frozenset[str]) -> pa.Array:
 
 
 def _is_utf8(batch: pa.Table) -> bool:
-    """Return whether every text of a batch is UTF-8: polars crashes on what is not."""
+    """Return whether every text of a batch is UTF-8: polars crashes on other bytes."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:
@@ -271,7 +270,7 @@ def _is_utf8(batch: pa.Table) -> bool:
 
 
 def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column of this Arrow type reads as the wanted one without a look at its values."""
+    """Return whether a column of this Arrow type reads as the wanted one without a check of its values."""
     if pa.types.is_null(dtype):
         return True
     if pa.types.is_string(wanted):
@@ -323,14 +322,14 @@ def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) 
         texts = columns[watched.name]
         if texts.null_count() < len(texts):
             columns[watched.name] = carried(texts)
-    # Of Arrow, since polars asks numpy.ma of numbers that are numpy's, which takes 20 ms to import.
+    # By way of Arrow: for numpy arrays polars imports numpy.ma, which takes 20 ms.
     numbers = pl.Series("__row", buffers.int64s(rows))
     return pl.DataFrame([*columns.values(), numbers])
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """Records that the strict parser took one by one, and the rejects of the others."""
+    """Records that the strict parser read one by one, and the rejects of the others."""
 
     sound: list[tuple[int, Row]] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)

@@ -61,7 +61,7 @@ class LowestHashes:
         self._values, self._counts = np.empty(0, np.uint64), np.empty(0, np.int64)
 
     def add(self, hashes: np.ndarray) -> None:
-        """See the hash of each of some rows (uint64)."""
+        """Add the hashes of some rows (uint64)."""
         together = np.concatenate([self._values, hashes])
         counts = np.concatenate([self._counts, np.ones(len(hashes), np.int64)])
         values, place = np.unique(together, return_inverse=True)
@@ -78,7 +78,7 @@ class LowestHashes:
 def by_rows(hashes: Counter[int], rows: int, seed: int) -> Split:
     """Split off whole prompt groups, lowest hash first, until there are that many rows.
 
-    `hashes` counts the rows of each prompt hash. All rows are asked for: OptionError.
+    `hashes` counts the rows of each prompt hash. Raises OptionError if all rows are asked for.
     """
     total = 0
     for value in sorted(hashes):

@@ -1,8 +1,8 @@
 """The target stage: canonical rows become those of a target, and what has no place there is reported.
 
 Whatever a target does not hold makes a row `no_place`, or is dropped and counted where --allow-loss names
-it. What the reader of the layout would not give back is `no_place` as well: a text that is a mark of the
-layout, an empty system prompt where none can be.
+it. Content that a reader of the layout would not return is `no_place` as well: a text that equals a marker of
+the layout, an empty system prompt that the layout cannot hold.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The text stage: canonical messages become text or tokens, and rows that are too long are dealt with."""
+"""The text stage: canonical messages become text or tokens, and overlong rows are dropped or truncated."""
 
 import sys
 from collections import Counter
@@ -47,7 +47,7 @@ _UNCUT = {
 """Tables whose rows cannot be cut, and why."""
 _NAMES = frozenset({*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions"})
 _ASIDE = "kept aside: "
-"""What comes before the name of a kept column that is called like a dialog, while dialogs are rendered."""
+"""Prefix for kept columns that are named like a dialog, while dialogs are rendered."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class TextStage:
             text_source = converter.text or table is Stepwise
             return cls(form, None, converter.wide, text_source, limit, table=table)
         form = options.form or ("text" if template is not None else "messages")
-        # What makes text was dealt with above; a template only measures the rest.
+        # Types that make text were handled above; for the others a template may only serve to count tokens.
         form = "messages" if form == AS_MADE else form
         if template is None and (form != "messages" or limit is not None):
             wanted = f"--as {form}" if form != "messages" else "--max-length"
@@ -256,7 +256,7 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
     if options.tokenizer is None:
         flag = "--max-length" if options.max_length is not None else "--min-length"
         raise OptionError(f"{flag} counts tokens: give --tokenizer")
-    # Loaded where it is wanted: what counts tokens makes pyarrow import pandas (0.9 s).
+    # Imported only if needed: counting tokens makes pyarrow import pandas (0.9 s).
     from fmtkit.counting.length_limit import LengthLimit
 
     limit = LengthLimit(
@@ -271,7 +271,7 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
 
 
 def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table) -> Done:
-    """Do with overlong rows what the limit says, and refuse those that are too short.
+    """Keep, drop or truncate overlong rows as the limit says, and refuse those that are too short.
 
     `table` is what `done` was rendered from.
     """
@@ -296,7 +296,7 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
     if limit.truncates and not limit.cuts:
         return _judged(done, limit, rows, stage, table)
     if limit.truncates and stage.form == "tokens":
-        # What is cut are the tokens themselves, once there are any.
+        # The tokens themselves are truncated later, not the texts.
         return done
     if limit.action == "keep":
         return replace(done, warnings=done.warnings + Counter({"overlong": len(rows)}))
@@ -521,7 +521,7 @@ def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailu
     """Return the pairs that a template makes equal, since it leaves out what they differ in."""
     if not texts.keys() >= {*SIDES}:
         return []
-    # Null, and so of no meaning, for the rows that are lost already.
+    # Null for the rows that have failed already.
     equal = pc.equal(*(texts[name] for name in SIDES))
     rows = set(
         np.flatnonzero(np.unpackbits(_bits(equal), bitorder="little")[: len(equal)]).tolist()

@@ -1,6 +1,6 @@
 """The token stage: conversations and continuations become rows of a Tokens table, padded to one length.
 
-It is where the text stage does for other tables.
+For these tables it takes the place of the text stage.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class TokenStage:
         return pa.schema([*made, *(entry for entry in schema if entry.name not in own)])
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
-        """Tokenise a table; rows are named by their place in it, also in `cuts` (see TextStage)."""
+        """Tokenise a table; rows are identified by their index, also in `cuts` (see TextStage)."""
         places, rows, failures = self._rows(table, cuts)
         short = [(i, row.cut(self.longest)) for i, row in zip(places, rows, strict=True)]
         kept = [(i, row) for i, row in short if any(row.anchor_mask)]

@@ -17,14 +17,14 @@ class TurnTable:
     """The wide messages of a column of conversations, end to end, in order."""
 
     flat: pl.DataFrame
-    """One row a message, one column a key of a wide message."""
+    """One row for each message, one column for each key of a wide message."""
     row: Int64s
     """For each message, the row of its conversation, ascending."""
     rows: int
 
     @classmethod
     def of(cls, column: pa.ChunkedArray | pa.Array) -> "TurnTable":
-        """Take a column of lists of messages apart; keys that they lack are null."""
+        """Flatten a column of lists of messages; keys that they lack are null."""
         lists = buffers.whole(column)
         sizes = np.where(buffers.validity(lists), np.diff(buffers.offsets_of(lists)), 0)
         messages = lists.flatten()

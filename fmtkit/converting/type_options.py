@@ -87,7 +87,7 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
     table = {name: str(path) for name, path in _mapping(key, value).items()}
     if key == "message_property_mappings":
         known = ("role", "content", *_RENAMED)
-        # What is called as it is called anyway needs no name of its own.
+        # A name that is the default needs no entry.
         unknown = {name for name in table if name not in known and table[name] != name}
         if unknown:
             raise UnknownNameError("message property", min(unknown), known)
@@ -103,7 +103,7 @@ def _with_names(spelling: dict[str, Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _thinking(converter: Converter, value: Any) -> dict[str, str]:
-    """Return the name of the thinking where it is none of those that are read anyway."""
+    """Return the name of the thinking if it is not one of the default names."""
     wide = any(isinstance(kind, DialogKind) and kind.wide for kind in converter.takes.values())
     if not wide:
         raise OptionError(
@@ -113,7 +113,7 @@ def _thinking(converter: Converter, value: Any) -> dict[str, str]:
 
 
 def _roles(table: Mapping[str, Any]) -> dict[str, str]:
-    """Turn axolotl's {canonical: [names]} into {name: canonical}, beside the names known anyway."""
+    """Turn axolotl's {canonical: [names]} into {name: canonical}, besides the default names."""
     roles: dict[str, str] = {}
     for canonical, names in table.items():
         if canonical not in set(ROLES.values()):

@@ -47,7 +47,7 @@ class TypeName:
     function: bool = False
     """Whether the source is a user's function."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options that the name says: the style of a prompt's text."""
+    """The options that the name gives: the style of a prompt's text."""
 
     @property
     def reading(self) -> str:

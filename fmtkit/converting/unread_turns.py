@@ -1,7 +1,7 @@
 """Unread turns: source columns that look like turns, answers, labels or a system prompt and are not read.
 
-One rule says which columns these are (`looks_like_turns`). What such a column carries is compared with
-what was read of the same row: what is there too is redundant, anything else is counted by column.
+One rule says which columns these are (`looks_like_turns`). What such a column carries is compared with what
+was read of the same row: text that was read too is redundant, anything else is counted by column.
 """
 
 import re
@@ -90,7 +90,7 @@ LABELS = frozenset(
         "is_correct",
     }
 )
-"""Last words, or whole names, of columns that say something of the row by being there at all."""
+"""Last words, or whole names, of columns whose mere presence is information about the row."""
 _NO_HEADS = frozenset(
     {
         "text",
@@ -137,7 +137,7 @@ _SPEAKERS = frozenset({"role", "from", "speaker", "author"})
 _SAID = frozenset({"content", "value", "text", "parts"})
 _NOTHING = ("", "[]", "{}", "null")
 _PREFIX = 16
-"""From how many characters on a string counts as read where a string that was read begins with it."""
+"""Minimum length of a string that counts as read because a string that was read begins with it."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -272,7 +272,7 @@ def _leaves(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
             if field.name not in _NO_TEXT:
                 yield from _leaves(values, rows)
     elif pa.types.is_nested(dtype) or pa.types.is_dictionary(dtype) or _is_binary(dtype):
-        # Types that JSON has not: fixed lists, maps, bytes.
+        # Types that JSON does not have: fixed lists, maps, bytes.
         for row, value in zip(rows.tolist(), array.to_pylist(), strict=True):
             inside = _texts(value)
             yield np.full(len(inside), row), buffers.texts(inside)
@@ -322,7 +322,7 @@ def watched(
 ) -> dict[str, CarriedKind]:
     """Return the columns to compare with what is read: those of the sample that look like turns.
 
-    With `late` also those of telling names that no row of the sample has.
+    With `late` also columns of such names that no row of the sample has.
     """
     values: dict[str, list[Any]] = {}
     for row in sample:

@@ -73,7 +73,7 @@ class PartialFile:
         with writing(path):
             if not resume_at:
                 self.partial.unlink(missing_ok=True)
-            # Unbuffered: what a full disk refuses is known at once, and closing never fails.
+            # Unbuffered: a full disk is noticed at once, and closing never fails.
             self._file = self.partial.open("r+b" if resume_at else "xb", buffering=0)
             self._file.truncate(resume_at)
             if hashed and resume_at:

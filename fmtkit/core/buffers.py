@@ -20,7 +20,7 @@ MAX_INT32 = 2**31 - 1
 
 
 def with_leaves(dtype: pa.DataType, made: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type with what is made of each type inside of its structs and lists, or of itself."""
+    """Return a type with a function applied to each type inside its structs and lists, or to itself."""
     if pa.types.is_struct(dtype):
         return pa.struct([field.with_type(with_leaves(field.type, made)) for field in dtype])
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):

@@ -1,12 +1,11 @@
 """Calls into foreign code: time limits, retries, and bisection of a batch that fails.
 
-`within` interrupts a call. On the main thread a signal comes, whose handler raises in the call itself: loops,
-sleeps, sockets, subprocesses and regular expressions end there. It is not SIGALRM, which reward functions
-use themselves. A second thread sends it to a call that waits; to one that computes and never lets
-another thread run, as a regular expression does, the timer of the process's CPU time does. C code that
-never looks for signals cannot be interrupted: `faulthandler` ends the process, with a traceback. On
-another thread than the main one nothing can stop a call, and it is left to itself, as
-`within_or_abandoned` does everywhere.
+`within` interrupts a call. On the main thread a signal is sent, whose handler raises in the call itself:
+loops, sleeps, sockets, subprocesses and regular expressions end there. It is not SIGALRM, which reward
+functions use themselves. A second thread sends it to a call that waits; the CPU-time timer of the process
+sends it to a call that computes without releasing the GIL, as a regular expression does. C code that never
+checks for signals cannot be interrupted: `faulthandler` ends the process, with a traceback. Outside the main
+thread nothing can stop a call, and it is abandoned, as `within_or_abandoned` does on any thread.
 """
 
 import faulthandler
@@ -55,7 +54,7 @@ class Call(Generic[T]):
     def _run(self) -> None:
         try:
             self._value = self._call()
-        except BaseException as error:  # noqa: BLE001 - raised again by who takes the result
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._error = error
         self._done.set()
 
@@ -146,8 +145,8 @@ def _interrupted(seconds: float, call: Callable[[], T]) -> T:
 def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception], ...] = ()) -> T:
     """Return what a call returns, retried that many times if it raises.
 
-    Between two attempts it waits 0.5, 1, 2, 4 and then 8 seconds. Errors of the types in `but` are
-    final. Raises what the last attempt raised.
+    Between two attempts it waits 0.5, 1, 2, 4 and then 8 seconds. Errors of the types in `final` are not
+    retried. Raises what the last attempt raised.
 
     Example:
         answer = retried(lambda: within(30, partial(environment.step, action)), retries=2)
@@ -184,7 +183,7 @@ def in_parts(
     """
     try:
         value = call(rows, seconds)
-    except Exception as error:  # noqa: BLE001 - handed to who asked, with its rows
+    except Exception as error:  # noqa: BLE001 - passed to the caller, with its rows
         if len(rows) <= whole or len(rows) % whole:
             yield Part(rows, None, error)
             return

@@ -18,7 +18,7 @@ OFFLINE = "HF_HUB_OFFLINE"
 
 @contextmanager
 def bounded() -> Iterator[str | None]:
-    """Restrict the hub's client to its cache inside, if the hub does not answer; yield why."""
+    """Restrict the hub's client to its cache within the block if the hub does not answer; yield why."""
     reason = trouble()
     if reason is None:
         yield None

@@ -44,7 +44,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Option:
-    """The metadata of an option beside its name, type and default."""
+    """The metadata of an option besides its name, type and default."""
 
     reader: Reader
     help: str
@@ -58,8 +58,9 @@ class Option:
     former: tuple[str, ...] = ()
     """Former keyword names; each warns."""
     keys: tuple[str, ...] = ()
-    """Keys of a config that say it, the first that is set: `datasets.limit` is in an entry of
-    `datasets`, `limit` beside them. None where a config has no use for it, such as `overwrite`."""
+    """Keys of a config that set it; the first that is present counts: `datasets.limit` is in an entry of
+    `datasets`, `limit` beside them. Empty if a config has no use for it, as for `overwrite`.
+    """
     same_rows: bool = False
     """Whether the same rows are written whatever its value, such as `workers`."""
 
@@ -93,7 +94,7 @@ def option(reader: Reader, help: str, *, default: Any = None, **declared: Any) -
 
 @dataclass(frozen=True)
 class Options:
-    """Base of the options of a command; values are checked and made uniform as they come in.
+    """Base of the options of a command; values are checked and made uniform on construction.
 
     Raises:
         OptionError: for a value that an option does not take.
@@ -190,7 +191,7 @@ def keywords(
     """Give a function of the library one keyword for each option, instead of `options`.
 
     `help()`, completion and `inspect.signature` see them all; a misspelled one is a TypeError at the
-    call. `but` are options that the function takes as arguments of its own, or not at all.
+    call. `without` are options that the function takes as arguments of its own, or not at all.
     """
 
     def decorate(function: Function) -> Function:

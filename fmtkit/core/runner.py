@@ -1,4 +1,4 @@
-"""What a runner says of a training method: everything that differs between methods, as data.
+"""Runners: each declares, as data, everything in which its training method differs from others.
 
 A runner is one module with one constant, RUNNER: a file `runners/METHOD.py` of fmtkit, or a module of
 an installed package that its entry point in the group `fmtkit.runners` names. Converting and planning
@@ -88,7 +88,7 @@ class HealthLimits:
     """Steps within which a reward should have been above `low_reward`."""
     low_reward: float = 0.15
     own_scale: frozenset[str] = frozenset()
-    """Rewards that `low_reward` says nothing of, by name."""
+    """Names of rewards to which `low_reward` does not apply."""
     collapsed: float = 0.01
     """Entropy (nats per token) below which the model gives one answer only."""
     low_entropy: float = 0.05
@@ -118,7 +118,7 @@ class Runner:
     trl: str = ">=1.8,<2"
     """TRL versions that it was run with."""
     transformers: str = ""
-    """Versions of transformers that it needs, where not all that fmtkit trains with will do."""
+    """Versions of transformers that it needs, if not every version that fmtkit supports will do."""
     instead: str = ""
     """What to do if the installed TRL has no such trainer, or the version of transformers does not fit."""
     arguments: Mapping[str, object] = field(default_factory=dict)

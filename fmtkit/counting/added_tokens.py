@@ -27,7 +27,7 @@ class AddedTokens:
     by_length: dict[int, npt.NDArray[np.bytes_]]
     """Length in bytes -> the tokens of that length, longest first."""
     greedy: frozenset[bytes]
-    """Those that take white space beside them along, or are only between words."""
+    """Those that include adjacent white space, or match only between words."""
 
 
 def passes(added: list[dict[str, Any]]) -> tuple[AddedTokens, ...]:
@@ -114,7 +114,7 @@ def _sizes_at(data: Bytes, places: Ints, limit: Ints, kind: AddedTokens) -> tupl
         if not len(left):
             continue
         there = np.ascontiguousarray(data[places[left][:, None] + np.arange(length)])
-        # Both sides have one length: that `S` drops zeros at the end makes nothing equal.
+        # Both sides have the same length, so that numpy's dropping of trailing zeros makes no two equal.
         texts = there.view(f"S{length}").ravel()
         hits = left[np.isin(texts, contents)]
         sizes[hits] = length

@@ -48,7 +48,7 @@ def message_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["role"],
-        # What only calls tools says nothing; JSON lines leave a null content out.
+        # A message that only calls tools has a null content, which JSON lines leave out.
         "anyOf": [{"required": ["content"]}, {"required": ["tool_calls"]}],
         "properties": properties,
         "additionalProperties": False,

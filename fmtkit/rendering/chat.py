@@ -32,12 +32,12 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 @dataclass(frozen=True, eq=False)
 class ChatTemplate(PickledByFields):
-    """A chat template with what it is rendered with.
+    """A chat template and the variables that it is rendered with.
 
     `special_tokens` (bos_token, ...) and `kwargs` are the template's variables. `trusted` templates
     run in this process, others in one with limits. `training` is the source of another template
-    that writes the same turns, but never changes a prompt. `now` is the time that a template which
-    writes the date gets: when it was found, unless a run has set its own.
+    that writes the same turns, but never changes a prompt. `now` is the time for templates that write the
+    date: when the template was loaded, unless a run has set another.
     """
 
     name: str

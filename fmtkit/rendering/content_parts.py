@@ -2,9 +2,9 @@
 
 A message's content is one text, or a list of parts (`{"type": "text", "text": ...}`). Templates of
 vision models often read only parts: of a string they write nothing, or raise. Others take only strings
-and would print the list itself. transformers hands over what it is given, TRL makes parts of
-every text where the model has a processor (`trl.data_utils.prepare_multimodal_messages`); here the
-template itself is tried once, with both forms.
+and would print the list itself. transformers passes contents on unchanged, TRL makes parts of every text if
+the model has a processor (`trl.data_utils.prepare_multimodal_messages`); here the template itself is tried
+once, with both forms.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The paths through a template that are known, as a tree of questions: rows walk down it together.
 
-Where a row comes to a branch that no row took before, that row is traced and the tree grows.
+When a row comes to a branch that no row took before, that row is traced and the tree grows.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from fmtkit.rendering.tracing import Leaf
 from fmtkit.rendering.unknowns import Question, Unknown
 
 MAX_LEAVES = 64
-"""Paths of one signature; rows on further ones are rendered one by one, each a fifth of a trace."""
+"""Most paths of one signature; rows on others are rendered one by one, each at a fifth of a trace's cost."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class Tree:
     taken: set[int] = field(default_factory=set)
 
     def first_time(self, leaf: Leaf) -> bool:
-        """Return whether nobody took this path before."""
+        """Return whether no row took this path before."""
         first = id(leaf) not in self.taken
         self.taken.add(id(leaf))
         return first
 
     def known(self) -> list[Leaf]:
-        """Return the paths that somebody took, and was compared on, before."""
+        """Return the paths that rows have taken, and were compared on, before."""
         with self.lock:
             waiting: list[Branch | Leaf | None] = list(self.top.values())
             found = []
@@ -55,11 +55,11 @@ class Tree:
         return found
 
     def add(self, leaf: Leaf) -> None:
-        """Hang a path into the tree; the beginning that it shares with another one is there."""
+        """Add a path to the tree; the part that it shares with a known path exists already."""
         follows, answer = self.top, True
         for question, then in leaf.path:
             branch = follows.setdefault(answer, Branch(question, leaf.unknowns))
-            # Only a template that asks differently each time would leave the path that is there.
+            # Only a template that asks differently each time would deviate from the known path.
             if not isinstance(branch, Branch) or branch.question != question:
                 return
             follows, answer = branch.follows, then

@@ -160,7 +160,7 @@ def dialog_column(
 
 
 def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> DialogColumn:
-    """Give contents in parts where they came so; everywhere where the template takes nothing else."""
+    """Give contents in parts if they came in parts, or if the template takes nothing else."""
     contents = dialog.columns["content"]
     # The last one is that of a message without a role (NO_ROLE).
     by_role = [forms.of(name) for name in (*dialog.role_names, None)]

@@ -1,8 +1,8 @@
 """JSON values that are not known yet: the arguments of tool calls, and tools, while a template is traced.
 
 An `UnknownJson` stands for a value of a known kind, by the symbol of the text that `tojson` writes of
-it. What is in it becomes unknown itself when a template asks for it; its kind, its size and whether a
-key is there are questions. Anything else raises Untraceable.
+it. Its members become unknown values when a template asks for them; its kind, its size and whether a key
+exists are questions. Anything else raises Untraceable.
 """
 
 import json
@@ -161,7 +161,7 @@ def _derived(operation: str, text: str, *arguments: Any) -> Symbol:
 
 
 def _real(text: str) -> str:
-    """Return what a string is in the row that is traced; who decides by it must ask about it too."""
+    """Return the text of a string in the traced row; code that decides by it must also ask a question."""
     trace = ACTIVE.get()
     return expand(text, trace.unknowns, trace.row)
 

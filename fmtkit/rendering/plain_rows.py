@@ -1,4 +1,4 @@
-"""The tier for whatever cannot be rendered by columns: rows one by one, cut by the same rules."""
+"""Rendering row by row, for rows that cannot be rendered by columns; they are cut by the same rules."""
 
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -130,8 +130,8 @@ class PlainRows:
             own = "".join(output for output in probe[0] if isinstance(output, str))
             self._absent[shapes] = _missing(probe, said), own
         absent, own = self._absent[shapes]
-        # A text may occur by chance: what symbols do not find, and what the template writes by itself
-        # (`</think>`, as a content and as a constant), is looked at closely.
+        # A text may occur by chance: what symbols do not find, and what the template writes by
+        # itself (`</think>`, as a content and as a constant), is checked one by one.
         doubtful = {s for s, words in said.items() if words and (words not in text or words in own)}
         doubtful |= {slot for slot in absent if said[slot]}
         return [s for s in _missing(self._probe(row), said) if s in doubtful] if doubtful else []
@@ -154,7 +154,7 @@ def _marked(
     message: Mapping[str, Any], dialog: int, number: int, symbols: Mapping[Slot, str]
 ) -> dict[str, Any]:
     """Replace the texts of a message by symbols."""
-    # A name may hold what looks like a symbol: nobody's, so it must not be taken for one.
+    # A name may hold a character in the range of symbols, which must not be taken for one.
     bare = {key: _without_symbols(value) for key, value in message.items()}
     known = {key: symbols.get(Slot(dialog, number, key), value) for key, value in bare.items()}
     if isinstance(parts := bare.get("content"), list):

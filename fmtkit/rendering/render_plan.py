@@ -12,7 +12,7 @@ Output = str | Fault
 
 
 class Engine(Protocol):
-    """Something that runs a template: tracing.Interpreter here, sandbox.Sandbox elsewhere."""
+    """Something that runs a template: tracing.Interpreter in this process, sandbox.Sandbox in a worker."""
 
     @property
     def traceable(self) -> bool:

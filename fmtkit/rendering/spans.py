@@ -23,7 +23,7 @@ Span = tuple[int, int]
 Message = Mapping[str, Any]
 SPEAKER = "assistant"
 MOST_WRITTEN = 64 << 20
-"""To find its replies a conversation is written once for each of them: with 100,000 no memory suffices."""
+"""To find its replies a conversation is rendered once for each of them: with 100,000 no memory suffices."""
 TURN_BYTES = 32
 """About what a template writes around a turn."""
 TOO_MANY_TURNS = (
@@ -70,8 +70,8 @@ def find_spans(
     """Render conversations and find their assistant's spans; None where there is a failure.
 
     A span reaches from the end of the generation prompt of what came before to the end of the
-    turn. Where the template writes earlier turns otherwise once others follow, the turn's content
-    is looked for after the span before. `cuts` says by row which contents came in parts.
+    turn. Where the template writes earlier turns differently once others follow, the turn's content is
+    searched after the previous span. `cuts` says by row which contents came in parts.
     """
     rows: list[list[Message]] = dialogs.to_pylist()
     whole = chat.render(template, dialogs, cuts=cuts)

@@ -100,7 +100,7 @@ def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
 
 
 def silenced(slots: Iterable[Slot], found: Found, rows: Rows, chosen: Int64s) -> Bools:
-    """Return which rows have texts in the slots, of none of which anything occurs."""
+    """Return which rows have texts in the slots, all of which are lost."""
     said, kept = np.zeros(len(chosen), np.bool_), np.zeros(len(chosen), np.bool_)
     for slot in slots:
         printed = rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]

@@ -1,7 +1,7 @@
 """The Jinja environment in which templates run on symbols.
 
 Python itself calls a symbol's methods nearly everywhere. Here are the places where it would not,
-and where a symbol would turn into an ordinary string unseen: joining, `%`, `in`, calls and filters.
+and where a symbol would silently become an ordinary string: joining, `%`, `in`, calls and filters.
 Filters and tests that are not known to be right on symbols refuse them.
 """
 

@@ -176,7 +176,7 @@ for _name in STRING_PREDICATES:
 
 
 class SafeSymbol(Symbol):
-    """What the filter `safe` makes of an unknown text: it is written, and what else it does is HTML's."""
+    """An unknown text after the filter `safe`: only written out, since its other operations escape HTML."""
 
     __slots__ = ()
 

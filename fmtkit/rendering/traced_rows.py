@@ -1,4 +1,4 @@
-"""The tier for whatever can be traced: rows of one shape get their texts together, by columns.
+"""Rendering by columns, for rows that can be traced: rows of one shape get their texts together.
 
 Rows of one signature walk down the tree of known paths (decision_tree.py); all that arrive at one
 leaf are given their texts from it at once.
@@ -31,7 +31,7 @@ from fmtkit.rendering.survival import (
 from fmtkit.rendering.tracing import Fault, Leaf, Signature
 
 SAME_TOOLS = 8
-"""Number of rows of a batch with the same tools from which on a trace of their own pays."""
+"""Minimum number of rows with the same tools in a batch for which a trace of their own pays."""
 
 MAX_TREES = 4_000
 """Signatures whose paths are kept; data with more has few conversations of the same shape."""

@@ -50,10 +50,10 @@ FAULTS = (
     TypeError,
     ValueError,
 )
-"""What running a template may raise; anything else is a fault of ours."""
+"""What running a template may raise; anything else is a bug of fmtkit."""
 
 IMPURE = frozenset({"random", "lipsum"})
-"""Names whose value is another one at the next call."""
+"""Names whose value differs from call to call."""
 
 MAX_OUTPUT = 16 << 20
 """Characters that one rendering may have."""

@@ -4,7 +4,7 @@ Most templates of models mark no turns. There a reply reaches from the generatio
 to the end of the turn, as fmtkit.rendering.spans finds it for whole columns.
 
 Contents are marked, the conversation is written again, and the marks are looked for: the text itself is
-searched only where a template asks for what a content holds, and so writes a marked one otherwise.
+searched only if a template tests what a content holds, and so writes a marked one differently.
 """
 
 import re
@@ -52,7 +52,7 @@ def reply_spans(
 def _span(
     text: str, start: str | None, end: str | None, message: Message, start_at: int
 ) -> Span | None:
-    """Return a turn's span; where the template left its thinking out, that of the rest."""
+    """Return a turn's span; if the template left its thinking out, that of the rest."""
     said = (message.get("content") or "").strip()
     answer = thinking.without_blocks(said).strip()
     for words in dict.fromkeys((said, answer)):

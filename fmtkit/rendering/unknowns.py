@@ -29,7 +29,7 @@ SMALL_JSON = 512
 """Up to this many characters, the value of a JSON text is cached for the next question about it."""
 
 TOOL = "tool"
-"""The key of a tool's JSON text: tools are a conversation of their own, one tool a message."""
+"""The key of a tool's JSON text: tools are a conversation of their own, with one message for each tool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Reports and findings on a terminal; plain and uncut where the output is not a terminal.
 
-What a conversion says at its end is lines and columns of our own: in a pipe or a log they are written as
-they are, and rich, 25 ms of CPU at each start, is not imported.
+The summary of a conversion is made of plain lines and columns: in a pipe or a log they are written as they
+are, and rich, 25 ms of CPU at each start, is not imported.
 """
 
 import json
@@ -28,7 +28,7 @@ UNBOUNDED = 100_000
 """Width of a pipe: nothing is wrapped or cut where no window sets a limit."""
 FIRST_BAD = 3
 MANY = 10_000
-"""Rows from which on rows per second mean something."""
+"""Minimum number of rows for which rows per second are shown."""
 BAD = ("quarantined", "skipped")
 RIGHT, LEFT = "right", "left"
 INDENT = 2
@@ -137,7 +137,7 @@ def print_json(value: object) -> None:
 
 
 def print_reports(reports: Sequence["Report"], *, as_json: bool, quiet: bool) -> None:
-    """Print the reports of several conversions: as JSON a list, of one the report itself."""
+    """Print the reports of several conversions: as JSON a list, or the report itself if there is only one."""
     if as_json and len(reports) > 1:
         print_json([report.as_dict() for report in reports])
         return

@@ -1,4 +1,4 @@
-"""Histograms in characters: one line for a glance, bars for a look; as wide as there is room."""
+"""Histograms in characters, on one line or as bars, as wide as the window."""
 
 import math
 from collections.abc import Sequence

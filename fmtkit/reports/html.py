@@ -1,8 +1,8 @@
-"""A survey as a page (fmtkit.reports.page), with rows that can be leafed through and searched.
+"""A survey as a page (fmtkit.reports.page), with rows that can be browsed and searched.
 
 Rows at even distances over the sources are shown, and those that findings name. Their texts and token
-lengths go into gzipped chunks that the page unpacks when it shows or searches them; the index of all rows
-is there from the start.
+lengths go into gzipped chunks that the page unpacks when it shows or searches them; the index of all rows is
+loaded with the page.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A page: one file with everything in it, which loads nothing and runs only our script.
+"""A page: one file with everything in it, which loads nothing and runs only fmtkit's script.
 
 Its content-security-policy names script and style by their hashes and allows nothing else; data is
 in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,

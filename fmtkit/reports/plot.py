@@ -10,7 +10,7 @@ from fmtkit.reports.terminal import main_lengths
 from fmtkit.writing.outputs import page_path
 
 _MARKS = {".png": b"Software\0fmtkit", ".svg": b"<dc:title>fmtkit</dc:title>"}
-"""Suffix -> what a picture of ours has near its beginning."""
+"""Suffix -> what a picture written by fmtkit has near its beginning."""
 
 
 def target(path: str, *, overwrite: bool = False) -> Path:

@@ -1,7 +1,7 @@
 """A survey on a terminal: coloured and as wide as the window there, plain text in a pipe.
 
-Whatever comes from the data goes through `visible` or `one_line` and is shown as text: neither its
-control bytes nor what looks like rich's markup is obeyed.
+Whatever comes from the data goes through `visible` or `one_line` and is shown as text: neither its control
+bytes nor text that looks like rich's markup is interpreted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
     _print_sources(survey, console, whole=whole)
     _print_verdict(survey, console)
     if survey.type is None:
-        # What to write comes before what was found: nothing else can be done.
+        # How to name a type comes before the findings: nothing else can be done.
         _print_notes(survey, console)
     _print_findings(survey, console, whole=whole)
     if survey.table is None:
