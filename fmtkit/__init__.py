@@ -35,7 +35,7 @@ _SHIPPED = ("runners", "schemas", "templates")
 
 
 def _add_clone(package: Path, path: list[str]) -> None:
-    """Let a clone's top level be searched for the subpackages that only an installation has inside."""
+    """Search a clone's top level too, for the subpackages that only an installation has inside `fmtkit/`."""
     if all((package.parent / name / "__init__.py").is_file() for name in _SHIPPED) and not any(
         (package / name).exists() for name in _SHIPPED
     ):

@@ -87,7 +87,7 @@ def _kind_in_words(kind: Kind) -> str:
 
 
 def source_schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of the rows that a type takes, of any of those where it takes several.
+    """Return the JSON Schema of the rows that a type takes: those of any of its converters.
 
     Raises UnknownNameError.
     """
@@ -106,14 +106,14 @@ def source_schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def schema_names() -> list[str]:
-    """Return what `schema` takes: types, tables, files of ours, commands."""
+    """Return what `schema` takes: types, tables, files that fmtkit reads or writes, commands."""
     tables = (table.lower() for table in TABLES)
     return sorted({*OPTIONS, *tables, *resources.schema_names(), *registry.names()})
 
 
 def schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of a table, of a type's rows as they come out, of a file of ours, or of
-    the options of a command.
+    """Return the JSON Schema of a table, of a type's converted rows, of a file of fmtkit, or of the options
+    of a command.
 
     Raises UnknownNameError.
     """

@@ -18,7 +18,7 @@ import typer
 from fmtkit.commands.flags import INTERRUPTED, QuickCommand, QuickGroup, print_version, say
 from fmtkit.core.errors import FmtkitError, UnusedKernelWarning
 
-# typer brings a click of its own; this is the base of every complaint about flags.
+# typer contains its own copy of click; this is the base class of its errors about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
@@ -36,7 +36,9 @@ COMMANDS = {
     "templates": "reference.templates",
     "env": "reference.env",
 }
-"""Command -> its module in `fmtkit.commands` and its function there: a run imports the one that it is of."""
+"""Command -> its module in `fmtkit.commands` and its function there: only the module of the command that runs
+is imported.
+"""
 REWARDS = "rewards"
 DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
 PANELS = {
@@ -150,7 +152,7 @@ _show_other = warnings.showwarning
 def _show_warning(
     message: Warning | str, category: type[Warning], *where: Any, **more: Any
 ) -> None:
-    """Show a warning of ours as one line, without the line of code that it comes from."""
+    """Show a warning of fmtkit as one line, without the line of code that it comes from."""
     if category is UnusedKernelWarning:
         say(f"fmtkit: {message}")
     else:
@@ -174,10 +176,10 @@ class _UntilClosed(io.FileIO):
 def _outlasting_its_reader(stream: Any) -> Any:
     """Return a stream of stdout or stderr that a closed pipe does not end.
 
-    typer makes exit code 1 of a closed pipe, and Python prints a complaint where it is noticed at the
-    end. The work continues and ends with its own exit code: a conversion writes its file.
+    After a closed pipe typer exits with 1, and Python prints an error if it is noticed at exit. The work
+    continues and ends with its own exit code: a conversion writes its file.
     """
-    # A buffer, or none with PYTHONUNBUFFERED; tests put memory there.
+    # Buffered, or not with PYTHONUNBUFFERED; in tests the stream is in memory.
     is_file = isinstance(getattr(stream, "buffer", None), io.BufferedWriter | io.FileIO)
     if not (is_file and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)):
         return stream
@@ -200,7 +202,7 @@ def main() -> None:
         # A terminal that is not UTF-8 gets escapes, no traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # One pool of polars beside our own threads: more only contend (two cores: 8 % slower).
+    # polars gets a thread for each core: more only contend with fmtkit's own (two cores: 8 % slower).
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:
         asked = next(iter(sys.argv[1:]), None)

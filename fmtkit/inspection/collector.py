@@ -1,7 +1,7 @@
-"""A look at rows: everything that the survey counts, of a block on a worker, then of all blocks.
+"""The statistics of rows: everything that a survey counts, of a block on a worker, then of all blocks.
 
-What is counted here is exact over every row (the kinds of source columns apart), and adds up: a
-look at two blocks is the sum of the looks at each.
+What is counted here is exact over every row (the kinds of source columns apart), and adds up: the statistics
+of two blocks are the sum of those of each.
 """
 
 from collections import Counter
@@ -34,12 +34,12 @@ ADDED_TO_PROMPT = {"completions": STEPS}
 LISTS = {"completions": "steps", "replies": "replies", "segments": "segments"}
 
 REFUSALS = {"template_not_prefix_preserving": "prompt_rewritten"}
-"""Code of a row that the template gives no text -> the finding; others are `template_refused`."""
+"""Code of a row without text -> its finding; others are `template_refused`."""
 
 
 @dataclass
-class Look:
-    """What is known of the rows so far."""
+class RowStatistics:
+    """The statistics of the rows so far."""
 
     findings: Findings
     columns: ColumnCounts = field(default_factory=ColumnCounts)
@@ -54,8 +54,8 @@ class Look:
     lines: dict[int, int | None] = field(default_factory=dict)
     """Row -> physical line, of rows that findings name."""
 
-    def absorb(self, other: "Look", first: int) -> None:
-        """Add a look at rows whose row 0 is row `first` here."""
+    def absorb(self, other: "RowStatistics", first: int) -> None:
+        """Add the statistics of rows whose row 0 is row `first` here."""
         self.findings.absorb(other.findings, first)
         self.columns.absorb(other.columns)
         self.shapes.absorb(other.shapes)
@@ -71,7 +71,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Viewer:
-    """How rows are looked at; one for all workers."""
+    """How rows are examined; one for all workers."""
 
     tokenizer: Tokenizer | None
     template: ChatTemplate | None
@@ -81,50 +81,59 @@ class Viewer:
     """Lengths are counted for every n-th row."""
     masking: Masking = USUAL
 
-    def empty(self) -> Look:
-        """Return the look at no row."""
+    def empty(self) -> RowStatistics:
+        """Return the statistics of no row."""
         ends = self.checks.ends if self.checks else ()
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.ladder) if self.tokenizer else None
-        return Look(Findings(control_tokens=tokens), cutting=cutting)
+        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting)
 
-    def view(self, table: pa.Table, records: Ints, counter: lengths.Counter, split: str) -> Look:
+    def view(
+        self, table: pa.Table, records: Ints, counter: lengths.Counter, split: str
+    ) -> RowStatistics:
         """Look at a batch of a canonical table; `records` are the rows that it was made of."""
-        look = self.empty()
+        statistics = self.empty()
         if not table.num_rows:
-            return look
-        look.findings.add(table, records, split)
-        look.shapes.add(table)
+            return statistics
+        statistics.findings.add(table, records, split)
+        statistics.shapes.add(table)
         written = write(table, self.template)
-        self._note(look, written, table, records)
-        self._count(look, _every(written, self.stride), table, records, counter)
-        return look
+        self._note(statistics, written, table, records)
+        self._count(statistics, _every(written, self.stride), table, records, counter)
+        return statistics
 
-    def _note(self, look: Look, written: Written, table: pa.Table, records: Ints) -> None:
+    def _note(
+        self, statistics: RowStatistics, written: Written, table: pa.Table, records: Ints
+    ) -> None:
         for failure in written.failures:
             code = REFUSALS.get(failure.code, "template_refused")
-            look.findings.note(code, records[[failure.row]])
-            look.refusals[failure.message] += 1
+            statistics.findings.note(code, records[[failure.row]])
+            statistics.refusals[failure.message] += 1
         dropped = [
             *written.warnings.get("content_dropped", ()),
             *written.warnings.get("system_dropped", ()),
         ]
         if dropped:
-            look.findings.note("content_dropped", records[sorted(set(dropped))])
+            statistics.findings.note("content_dropped", records[sorted(set(dropped))])
         rows = records[written.kept]
         if self.checks is not None:
             is_written = self.template is not None and not written.lists
             for code, wrong in self.checks.check(written.texts, is_written=is_written).items():
                 if wrong.any():
-                    look.findings.note(code, rows[wrong])
+                    statistics.findings.note(code, rows[wrong])
         if self.template is not None and {"chosen", "rejected"} <= written.texts.keys():
             equal = _equal(written.texts["chosen"], written.texts["rejected"])
             differ = ~_equal_dialogs(table, written.kept) if equal.any() else equal
             if (equal & differ).any():
-                look.findings.note("equal_after_rendering", rows[equal & differ])
+                statistics.findings.note("equal_after_rendering", rows[equal & differ])
 
     def _count(
-        self, look: Look, written: Written, table: pa.Table, records: Ints, counter: lengths.Counter
+        self,
+        statistics: RowStatistics,
+        written: Written,
+        table: pa.Table,
+        records: Ints,
+        counter: lengths.Counter,
     ) -> None:
         found = dict(count_columns(written.texts, counter).columns) if written.texts else {}
         for name, lists in written.lists.items():
@@ -136,30 +145,30 @@ class Viewer:
                 counts = counts + self._around(table, written)
             found[LISTS[name]] = counts
         if "input_ids" in table.column_names:
-            found["input_ids"] = self._place(look, table, records)[written.kept]
+            found["input_ids"] = self._place(statistics, table, records)[written.kept]
         if not found:
             return
         measured = RowLengths(found)
         self._count_tools(found, table, written, counter)
         for name, counts in found.items():
-            look.tallies.setdefault(name, Tally()).add(counts)
-        look.counted += len(written.kept)
+            statistics.tallies.setdefault(name, Tally()).add(counts)
+        statistics.counted += len(written.kept)
         if {"chosen", "rejected"} <= found.keys():
-            look.findings.add_sides(found["chosen"], found["rejected"])
-        if look.cutting is not None and self.tokenizer is not None:
+            statistics.findings.add_sides(found["chosen"], found["rejected"])
+        if statistics.cutting is not None and self.tokenizer is not None:
             rows = records[written.kept]
-            look.cutting.add(measured, dict(written.texts), rows, self.tokenizer)
+            statistics.cutting.add(measured, dict(written.texts), rows, self.tokenizer)
 
-    def _place(self, look: Look, table: pa.Table, records: Ints) -> Ints:
+    def _place(self, statistics: RowStatistics, table: pa.Table, records: Ints) -> Ints:
         """Count the anchors of tokenised rows, and return the rows' tokens without padding."""
         placed = place_anchors(self.masking.anchors, table)
-        look.anchors.add(placed)
+        statistics.anchors.add(placed)
         for code, wrong in {
             "padded_first": placed.padded_first,
             "no_anchor": (placed.anchors == 0) & ~placed.padded_first,
         }.items():
             if wrong.any():
-                look.findings.note(code, records[wrong])
+                statistics.findings.note(code, records[wrong])
         return placed.tokens
 
     def _separators(self, lists: pa.ListArray, counter: lengths.Counter) -> Ints:

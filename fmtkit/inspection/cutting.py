@@ -2,7 +2,8 @@
 
 Three ways to deal with a row that is too long: drop it, cut its start, cut its end. Cutting the end
 takes the end of turn first, then the reply, then the difference between two replies; cutting the
-start takes the prompt. All but "become equal" follows from histograms, for any length afterwards.
+start takes the prompt. All figures but those of pairs that become equal follow from histograms, for any
+length.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Masks of conversations that a chat template writes out: ids and marks as TRL 1.16 makes them of messages.
 
-One of TRL's ways is followed although it is wrong, and a note says so: transformers stretches a
-generation span that ends in no token too far.
+One behaviour is reproduced although it is wrong, and a note says so: transformers extends a generation span
+that ends in no token too far.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def _by_turns(
     *,
     everything: bool,
 ) -> Masked:
-    """Train the turns that a rule names: what they say, and of their ends those that it names."""
+    """Train the turns that a rule names: their contents, and the ends of turns that it names."""
     text, spans = reply_spans(template, messages, tools)
     contents = content_spans(template, messages, tools, text)
     trained = [turns.trains_on(message, everything=everything) for message in messages]
@@ -180,7 +180,7 @@ def mask_each_reply(
     tokenizer: Tokenizer,
     template: RowTemplate,
 ) -> list[Masked]:
-    """Do the same, each reply for itself, as fmtkit's CPO and ORPO do."""
+    """Do the same for each reply separately, as fmtkit's CPO and ORPO do."""
     context, made = _rendered(prompt, replies, tools, tokenizer, template)
     return [_after(one, common_prefix(context, one.ids), len(context)) for one in made]
 
@@ -190,8 +190,8 @@ def mask_answer(
 ) -> Masked:
     """Train the last turn, as TRL's collator for GKD finds it.
 
-    By a byte-level tokenizer that is the first token after the prompt's text, by another as many
-    tokens as the prompt itself has.
+    With a byte-level tokenizer it begins at the first token after the prompt's text, with any other after as
+    many tokens as the prompt alone has.
     """
     context = template.render(messages[:-1], tools, add_generation_prompt=True)
     one = encoded(template.render(messages, tools), tokenizer, "teacher")

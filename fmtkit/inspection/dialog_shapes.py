@@ -1,4 +1,4 @@
-"""What rows look like from outside: how many turns they have, and whose."""
+"""The turns of rows: how many there are, and of which roles."""
 
 from collections import Counter
 from dataclasses import dataclass, field

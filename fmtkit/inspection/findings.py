@@ -1,7 +1,7 @@
 """What is wrong, or looks wrong, with the rows of a table: counts, row numbers, and what to do.
 
-Looked for batch by batch on canonical tables, in columns and with bounded memory: of each finding
-the number of rows is kept and the first rows by number; fingerprints go to disk when they are many.
+Canonical tables are checked batch by batch, in columns and with bounded memory: of each finding the number of
+rows is kept, and the numbers of the first ones; many fingerprints go to disk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ EXAMPLES = 20
 """Rows that a finding names."""
 
 MANY = 50
-"""Rows from which on a share is worth a finding."""
+"""Minimum number of rows for a finding about a share."""
 
 COMPARED = DIALOG_COLUMNS | {
     "completions",
@@ -34,7 +34,7 @@ COMPARED = DIALOG_COLUMNS | {
     "tools",
     "label",
 }
-"""Columns that make two rows the same; what was kept besides may differ."""
+"""Columns in which copies of a row agree; kept columns may differ."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Findings:
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
 
     def add(self, table: pa.Table, rows: Ints, split: str = "") -> None:
-        """Look at a batch of a canonical table in messages form; `rows` are its rows' numbers."""
+        """Check a batch of a canonical table in messages form; `rows` are its rows' numbers."""
         if table.num_rows == 0:
             return
         self.rows += table.num_rows
@@ -101,7 +101,7 @@ class Findings:
         }
 
     def note(self, code: str, rows: Ints) -> None:
-        """Add rows of a finding that somebody else made."""
+        """Add rows of a finding that another check made."""
         self.counts[code] = self.counts.get(code, 0) + len(rows)
         known = self.examples.setdefault(code, [])
         known.extend(rows[: EXAMPLES - len(known)].tolist())

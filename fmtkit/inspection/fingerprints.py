@@ -1,7 +1,7 @@
-"""Rows and prompts that come again, by 64-bit hash, in memory that does not grow with the input.
+"""Repeated rows and prompts, by 64-bit hash, in memory that does not grow with the input.
 
 Two of ten million different rows have the same hash in one of 400,000 runs. Many hashes go to
-temporary files, cut by their first bits, so that each file can be looked through alone.
+temporary files, divided by their first bits, so that each file can be searched by itself.
 """
 
 import tempfile
@@ -59,7 +59,7 @@ class Fingerprints:
                 self.splits.append(split)
         numbers = np.array([self.splits.index(split) for split in other.splits], dtype=np.int64)
         for found in other.waiting:
-            # What another process sent may be memory that is shared with others, and cannot be written.
+            # Arrays from another process may be in shared memory, which cannot be written.
             entries = found.copy()
             entries["row"] += first
             entries["split"] = numbers[entries["split"]]
@@ -126,7 +126,7 @@ class Fingerprints:
 
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number without pattern: what is multiplied with it and turned depends on the order."""
+"""2 ** 64 divided by the golden ratio: multiplying by it makes the order of columns count."""
 
 
 def hash_columns(table: pa.Table, names: tuple[str, ...]) -> Hashes:

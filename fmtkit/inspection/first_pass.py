@@ -1,7 +1,7 @@
-"""The first pass of an inspection: every row is looked at, block by block or task by task.
+"""The first pass of an inspection: every row is examined, block by block or task by task.
 
-What was seen of some rows is counted from where they begin, and adds up: a worker sends what it saw of
-a task, and the caller adds the tasks up in the order of the input.
+Results number rows and lines from the first row of their part, and add up: a worker sends the result of a
+task, and the caller adds the tasks in the order of the input.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from fmtkit.core.codes import Reject
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
 from fmtkit.inspection.score_columns import read_scores
 from fmtkit.inspection.survey_making import BadRows
@@ -44,7 +44,7 @@ FINDINGS = {
 class Seen:
     """What was seen of rows, in input order; rows and lines are counted from where they begin."""
 
-    look: Look
+    statistics: RowStatistics
     ledger: Ledger = field(default_factory=Ledger)
     bad: BadRows = field(default_factory=BadRows)
     progress: Progress = field(default_factory=Progress)
@@ -62,7 +62,7 @@ class Seen:
             self.progress.lines.get(source, 1),
         )
         self.starts.append(start)
-        self.look.absorb(piece.result.look, start.first)
+        self.statistics.absorb(piece.result.statistics, start.first)
         self._note_rejects(piece.rejects, start)
         self.ledger.add(piece, skipped=False)
         self.progress.add(piece)
@@ -75,8 +75,10 @@ class Seen:
         for reject in rejects:
             code = finding_of(reject)
             if code is not None:
-                self.look.findings.note(code, np.array([reject.row + first], dtype=np.int64))
-        self.look.lines |= {row: lines[row] for row in self.look.findings.named() & lines.keys()}
+                self.statistics.findings.note(code, np.array([reject.row + first], dtype=np.int64))
+        self.statistics.lines |= {
+            row: lines[row] for row in self.statistics.findings.named() & lines.keys()
+        }
 
     def absorb(self, other: "Seen", task: Task) -> None:
         """Add what was seen of the task that comes next."""
@@ -99,8 +101,10 @@ class Seen:
         def line(row: int, line: int | None) -> int | None:
             return line if line is None or row >= own else line + lines
 
-        other.look.lines = {row: line(row, place) for row, place in other.look.lines.items()}
-        self.look.absorb(other.look, first)
+        other.statistics.lines = {
+            row: line(row, place) for row, place in other.statistics.lines.items()
+        }
+        self.statistics.absorb(other.statistics, first)
         self.bad.absorb(other.bad.placed(line), first)
         self.ledger.merge(other.ledger)
         self.progress.jump(task, counts_of(other.ledger, other.progress, {}))
@@ -126,7 +130,7 @@ class TaskView:
 def look_at_rows(
     job: Job, viewer: "BlockViewer", watch: Watch | None = None
 ) -> tuple[Seen, RowFetch]:
-    """Look at every row of a job, and return what was seen and how to get at single rows."""
+    """Examine every row of a job; return what was seen, and how to fetch single rows."""
     seen = Seen(viewer.viewer.empty())
     fetch = RowFetch(job, seen.starts)
 
@@ -166,7 +170,7 @@ def finding_of(reject: Reject) -> str | None:
 
 @dataclass(frozen=True)
 class BlockViewer(PickledByFields):
-    """Looks at the rows of a block; can be pickled, so that it may be done in another process."""
+    """Examines the rows of a block; it can be pickled, to be run in another process."""
 
     viewer: Viewer
     splits: tuple[str, ...]
@@ -179,22 +183,24 @@ class BlockViewer(PickledByFields):
     def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
         """Look at the table that a block became."""
         table = self._with_scores(table, piece, block)
-        look = self.viewer.view(table, piece.records, self._counter(), self.splits[piece.source])
-        look.columns.add_block(block, piece.block)
-        for row in look.findings.named():
-            look.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
+        statistics = self.viewer.view(
+            table, piece.records, self._counter(), self.splits[piece.source]
+        )
+        statistics.columns.add_block(block, piece.block)
+        for row in statistics.findings.named():
+            statistics.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
         if not self.once[piece.source] or piece.block:
-            return BlockView(look)
+            return BlockView(statistics)
         first = table.slice(0, HELD_ROWS)
         lines = [piece.line(i) for i in range(first.num_rows)]
-        return BlockView(look, first, piece.records[: first.num_rows], lines)
+        return BlockView(statistics, first, piece.records[: first.num_rows], lines)
 
     @cached_property
     def _counters(self) -> local:
         return local()
 
     def _counter(self) -> Counter:
-        """Return this thread's counter: its memory of pieces is for one thread."""
+        """Return this thread's counter: its cache of pieces is not for several threads."""
         counters = self._counters
         if not hasattr(counters, "mine"):
             tokenizer = self.viewer.tokenizer
@@ -218,7 +224,7 @@ class BlockViewer(PickledByFields):
 class BlockView:
     """What was seen of a block, and its first rows where it cannot be read again."""
 
-    look: Look
+    statistics: RowStatistics
     table: pa.Table | None = None
     records: Any = None
     lines: Sequence[int | None] = field(default=())

@@ -1,4 +1,4 @@
-"""An inspection: sources are opened, a type is found or taken, every row is looked at once.
+"""An inspection: sources are opened, a type is detected or taken as named, every row is examined once.
 
 Single rows (for masks, pages and the lines of late findings) are fetched in a second pass that
 converts only the blocks they are in.
@@ -22,7 +22,7 @@ from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
-from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.cutting import LADDER
 from fmtkit.inspection.findings import Finding
 from fmtkit.inspection.first_pass import BlockViewer, look_at_rows
@@ -70,7 +70,7 @@ class Inspection:
     survey: Survey
     fetch: RowFetch | None = None
     viewer: RowViewer | None = None
-    look: Look | None = None
+    statistics: RowStatistics | None = None
 
 
 _OF_RENDERED = frozenset({rendered_text.CODE, "unread_turns"})
@@ -95,7 +95,7 @@ def run(
 ) -> Inspection:
     """Inspect sources.
 
-    `rows` says how they are converted where options do not say it all, as a config's dataset does;
+    `rows` says how they are converted if `options` do not say everything, as for a config's dataset;
     `masks` adds what a config says of masks, `watch` follows the rows that were read.
 
     Raises:
@@ -103,7 +103,7 @@ def run(
             the rows are read.
         SourceError: if a source cannot be read.
     """
-    # A cluster is started once for all that is looked at.
+    # A cluster is started once for all steps.
     with session():
         return _run(source, options, rows, masks, watch)
 
@@ -151,7 +151,7 @@ def _run(
         RowTemplate(template) if template else None,
         masking,
     )
-    survey = make_survey(Passed(seen.look, seen.ledger, fetch), viewer, shown, options)
+    survey = make_survey(Passed(seen.statistics, seen.ledger, fetch), viewer, shown, options)
     survey = replace(
         survey,
         **first_look,
@@ -161,11 +161,11 @@ def _run(
         notes=(*notes, *survey.notes),
     )
     survey = _without_type(survey, opened) if options.type is None else survey
-    return Inspection(survey, fetch, shown, seen.look)
+    return Inspection(survey, fetch, shown, seen.statistics)
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:
-    """Say as which type fmtkit rendered the texts, where it did, instead of findings on rendered texts.
+    """Replace findings on rendered texts by a note of the type, if fmtkit rendered the texts.
 
     With a type named they would be rendered once more, and the findings are right.
     """
@@ -269,7 +269,7 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
                 row_options = _row_options(name, replace(chosen, method=method))
                 job = preparation.prepare(opened.sources, row_options)
             except (OptionError, ColumnMismatchError, TokenizerError):
-                # A guess that needs more than the rows, or a word of the user's: try the next one.
+                # A guess that needs more than the rows, or a decision of the user's: try the next one.
                 continue
             if job.converter.table == one.table:
                 return name, job
@@ -277,7 +277,7 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
 
 
 def _open(source: object, options: InspectOptions) -> Opened:
-    # Nobody asks an inspection for the hash of what it read.
+    # An inspection reports no hash of its sources.
     sources = tuple(open_sources(source, hashed=False, delimiter=options.delimiter))
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
@@ -294,12 +294,12 @@ def _open(source: object, options: InspectOptions) -> Opened:
 def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
     named = [] if name.function else registry.named(name.source, options.method)
     is_text = any(converter.text for converter in named)
-    # Tokens are made for one length, of everything else the messages are looked at.
+    # Tokens are made for one length; of all other tables the messages are examined.
     strided = any(issubclass(converter.makes, Untokenized) for converter in named)
     values = options.of_sources() | {"type": name.type}
     if strided:
         return RowOptions(**values, max_length=max(options.max_length, default=None))
-    # What a template would write is looked at later.
+    # Rendered texts are examined later.
     values |= {"tokenizer": None, "chat_template": None}
     return RowOptions(**values, as_=None if is_text else "messages")
 

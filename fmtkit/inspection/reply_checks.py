@@ -1,4 +1,4 @@
-"""What the written rows are checked for: one BOS, an end of turn to learn, something to train on.
+"""Checks of rendered rows: one BOS, an end of turn to learn, something to train on.
 
 In columns, over every row. BOS and EOS are looked for as text: rows are tokenized without further
 special tokens, so that those in the ids are those in the text.

@@ -21,7 +21,7 @@ SAMPLE_BLOCKS = 16
 """Blocks of which a sample is taken: each has to be converted again."""
 
 HELD_ROWS = 200
-"""Rows of a source that can be read only once, which are kept for want of a second pass."""
+"""Rows that are kept of a source that can be read only once, since there is no second pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RowFetch:
         return Place(row, name, start.first_of_source + row - start.first, line)
 
     def _start(self, row: int) -> BlockStart:
-        """Return the block that a row is in; of those without rows none is."""
+        """Return the block that a row is in, never one without rows."""
         return self.starts[bisect_right(self.starts, row, key=lambda start: start.first) - 1]
 
     def hold(self, start: BlockStart, table: pa.Table, records: np.ndarray, lines: Any) -> None:
@@ -86,7 +86,7 @@ class RowFetch:
             self.held.setdefault(number, Fetched(self.place(number, lines[i]), row))
 
     def fetch(self, numbers: Iterable[int]) -> Iterator[Fetched]:
-        """Yield the rows with these numbers, ascending; none of a source that is gone."""
+        """Yield the rows with these numbers, ascending; none of a source that cannot be read again."""
         wanted: dict[tuple[int, int], dict[BlockStart, list[int]]] = {}
         for number in sorted({n for n in numbers if n < self.rows}):
             start = self._start(number)

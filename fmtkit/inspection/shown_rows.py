@@ -68,7 +68,7 @@ class ShownRow:
     problem: str | None
     """Why there are no tokens: no tokenizer, no template, or what the template said."""
     details: Mapping[str, Any]
-    """What is in the row besides: label, margin, labels, scores, answer."""
+    """Other values of the row: label, margin, labels, scores, answer."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""The columns of a source as they are there: what each holds, and how often it is null.
+"""The columns of a source: what each holds, and how often it is null.
 
-Columnar sources are counted completely. In others the first rows are looked at, and some of every later
-block: a column that starts late is seen, and parsing every column of every row would take longer
-than a conversion.
+Columnar sources are counted completely. In others the first rows are examined, and some of every later block:
+a column that starts late is seen, and parsing every column of every row would take longer than a conversion.
 """
 
 from collections import Counter

@@ -16,7 +16,7 @@ from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.core.codes import Reject
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
-from fmtkit.inspection.collector import Look, Viewer
+from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.cutting import EXAMPLES, Cutting
 from fmtkit.inspection.findings import Finding
 from fmtkit.inspection.inspect_options import InspectOptions
@@ -92,22 +92,22 @@ def bad_row(place: Place, reject: Reject) -> BadRow:
 class Passed:
     """The results of the first pass over the rows."""
 
-    look: Look
+    statistics: RowStatistics
     ledger: Ledger
     fetch: RowFetch
 
 
 def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: InspectOptions) -> Survey:
     """Make the survey from the results of the first pass."""
-    look, ledger, fetch = passed.look, passed.ledger, passed.fetch
-    cutting = look.cutting.report(options.loss_budget) if look.cutting else None
+    statistics, ledger, fetch = passed.statistics, passed.ledger, passed.fetch
+    cutting = statistics.cutting.report(options.loss_budget) if statistics.cutting else None
     if cutting is not None and options.max_length:
-        _note_equal(look, cutting)
-    findings = (*look.findings.result(), *_unread(ledger))
-    seen = _look_closely(look, fetch, rows, findings, options)
-    tallies = sorted(look.tallies.items(), key=_order)
+        _note_equal(statistics, cutting)
+    findings = (*statistics.findings.result(), *_unread(ledger))
+    seen = _look_closely(statistics, fetch, rows, findings, options)
+    tallies = sorted(statistics.tallies.items(), key=_order)
     masks = seen.tally.summary()
-    letters = look.columns.scripts.total() or 1
+    letters = statistics.columns.scripts.total() or 1
     return Survey(
         fmtkit=version("fmtkit"),
         sources=(),
@@ -124,21 +124,23 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         rows=ledger.rows_written,
         ledger=ledger.as_dict(),
         bad_rows=(),
-        columns=look.columns.summaries(),
-        columns_rows=look.columns.rows,
+        columns=statistics.columns.summaries(),
+        columns_rows=statistics.columns.rows,
         first_rows=(),
-        roles=dict(look.shapes.roles.most_common()),
-        turns=summarize("turns", look.shapes.turns),
-        scripts={name: n / letters for name, n in look.columns.scripts.most_common()},
+        roles=dict(statistics.shapes.roles.most_common()),
+        turns=summarize("turns", statistics.shapes.turns),
+        scripts={name: n / letters for name, n in statistics.columns.scripts.most_common()},
         unit="tokens" if viewer.tokenizer else "characters",
         lengths=summarize_all(tallies),
-        lengths_rows=look.counted,
+        lengths_rows=statistics.counted,
         cutting=cutting,
         masks=masks,
-        anchors=look.anchors.summary(rows.masking.anchors),
-        findings=tuple(_found(finding, fetch, look.lines | seen.lines) for finding in findings),
+        anchors=statistics.anchors.summary(rows.masking.anchors),
+        findings=tuple(
+            _found(finding, fetch, statistics.lines | seen.lines) for finding in findings
+        ),
         shown=tuple(seen.shown),
-        notes=tuple(_notes(look, fetch, viewer)),
+        notes=tuple(_notes(statistics, fetch, viewer)),
     )
 
 
@@ -263,7 +265,7 @@ class _Seen:
 
 
 def _look_closely(
-    look: Look,
+    statistics: RowStatistics,
     fetch: RowFetch,
     rows: RowViewer,
     findings: Sequence[Finding],
@@ -276,7 +278,7 @@ def _look_closely(
         *range(min(options.show_mask, fetch.rows)),
         *(r for r in options.rows if r < fetch.rows),
     }
-    late = {row for f in findings for row in f.rows if row not in look.lines}
+    late = {row for f in findings for row in f.rows if row not in statistics.lines}
     for fetched in fetch.fetch(masked | shown | late):
         number = fetched.place.row
         seen.lines[number] = fetched.place.line
@@ -306,13 +308,13 @@ def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...
     return ShownRow(fetched.place, (), why, {}), ()
 
 
-def _note_equal(look: Look, cutting: Cutting) -> None:
+def _note_equal(statistics: RowStatistics, cutting: Cutting) -> None:
     """Add a finding for pairs that become equal when they are truncated to `max_length`."""
     equal = [cut for cut in cutting.cuts if cut.rows_equal and cut.way != "drop"]
     if equal:
         worst = max(equal, key=lambda cut: cut.rows_equal)
-        look.findings.counts["equal_after_cutting"] = worst.rows_equal
-        look.findings.examples["equal_after_cutting"] = list(worst.equal_rows)[:EXAMPLES]
+        statistics.findings.counts["equal_after_cutting"] = worst.rows_equal
+        statistics.findings.examples["equal_after_cutting"] = list(worst.equal_rows)[:EXAMPLES]
 
 
 def _found(finding: Finding, fetch: RowFetch, lines: Mapping[int, int | None]) -> FindingSummary:
@@ -339,15 +341,15 @@ def _order(item: tuple[str, object]) -> tuple[int, str]:
     return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-def _notes(look: Look, fetch: RowFetch, viewer: Viewer) -> list[str]:
+def _notes(statistics: RowStatistics, fetch: RowFetch, viewer: Viewer) -> list[str]:
     notes = []
     if viewer.stride > 1:
         notes.append(
-            f"lengths are of one row in {viewer.stride:,} (--sample): {look.counted:,} rows"
+            f"lengths are of one row in {viewer.stride:,} (--sample): {statistics.counted:,} rows"
         )
-    if viewer.template is None and viewer.tokenizer is not None and look.shapes.roles:
+    if viewer.template is None and viewer.tokenizer is not None and statistics.shapes.roles:
         notes.append("lengths count only the contents: there is no template that writes the turns")
-    for message, count in look.refusals.most_common(3):
+    for message, count in statistics.refusals.most_common(3):
         notes.append(f"the template refuses {count:,} rows: {message}")
     if any(source.once for source in fetch.job.sources):
         notes.append("a stream is read once: rows are shown from its beginning only")

@@ -25,7 +25,7 @@ class Guess:
     sound: float
     """Share of the rows that it can take."""
     columns: Mapping[str, str]
-    """The type's columns that the source calls otherwise, for --map."""
+    """The type's columns that have other names in the source, for --map."""
     options: Mapping[str, str]
     """Options of the type by which its messages are read, for --option."""
     certainty: str
@@ -82,7 +82,7 @@ def command_as(
 
 
 def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:
-    """Return the best guess that all sources share; sources without rows have no say."""
+    """Return the best guess that all sources share; sources without rows are ignored."""
     asked = [found for found in guesses if found]
     if not asked:
         return None

@@ -20,7 +20,7 @@ MISSING = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a survey comes to."""
+    """The conclusion of a survey."""
 
     severity: str
     """`fine`, or the worst severity of what was found: error, warning, note."""

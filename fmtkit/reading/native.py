@@ -2,10 +2,10 @@
 
 The extension module `fmtkit.reading._kernel` is optional. Without it the strict parser reads every line,
 with the same results, slower. It is built from the sources in `kernel/` and remembers their hash: a build
-of other sources is not used. setup.py builds by what is said here, so this module needs no other package.
+of other sources is not used. setup.py uses this module for the build, so it imports no other package.
 
-A machine on which there was never a kernel gets no warning: only `fmtkit env` says why. A build that is
-there and cannot be used (stale, or not to be loaded) is reported once, by an UnusedKernelWarning.
+A machine on which there was never a kernel gets no warning: only `fmtkit env` says why. A build that exists
+but cannot be used (stale, or not loadable) is reported once, by an UnusedKernelWarning.
 
 The environment variable FMTKIT_KERNEL decides: `0` turns the kernel off, `require` makes it an error that
 there is none, anything else that is not empty or `1` is refused.
@@ -36,7 +36,7 @@ def kernel() -> ModuleType | None:
     """Return the kernel, or None where `why_not` says why.
 
     Raises:
-        DependencyError: There is none, and FMTKIT_KERNEL=require.
+        DependencyError: There is no kernel, and FMTKIT_KERNEL=require.
         OptionError: FMTKIT_KERNEL has another value than it takes.
 
     Warns:

@@ -61,9 +61,9 @@ def render(inspection: Inspection) -> str:
 
 def _curves(inspection: Inspection) -> dict[str, Any]:
     """Return for each column and length how many rows and tokens are beyond it."""
-    if inspection.look is None:
+    if inspection.statistics is None:
         return {}
-    return {name: curve(tally) for name, tally in inspection.look.tallies.items()}
+    return {name: curve(tally) for name, tally in inspection.statistics.tallies.items()}
 
 
 def curve(tally: Tally) -> list[list[int]]:

@@ -11,10 +11,10 @@ from fmtkit.rewards.equality import Quantity, is_same, last_number, quantity_of
 from fmtkit.rewards.math_verifier import check_installed, value_of, verifies
 
 REFERENCES = ("answer", "solution", "ground_truth", "reference", "target", "label")
-"""Columns that a reference is looked for in, in this order, where none is named."""
+"""Columns that may hold the reference, in this order, if none is named."""
 
 VERIFIERS = ("builtin", "math_verify")
-"""Who compares answers: fmtkit by itself, or also the package math-verify with sympy."""
+"""What compares answers: fmtkit alone, or also the package math-verify with sympy."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class numeric_match(_Referenced):  # noqa: N801
     verifier: str = "builtin"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for options that make no sense, DependencyError as accuracy does."""
+        """Raise ValueError for invalid options, DependencyError as accuracy does."""
         if not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"tolerance: {self.tolerance}: takes a number from 0")
         check_verifier(self.verifier)

@@ -78,7 +78,7 @@ _WRITTEN = tuple(
         (r"\s+", " "),
     )
 )
-"""What has one meaning and many ways to write it, each with the way that stays."""
+"""Notations with the same meaning, each with the notation that replaces it."""
 _FINAL = re.compile(r"(?:(?<!\.)\.|[,;:]|(?<=[A-Za-z]{2})!) ?\Z")
 
 _WHOLE = r"(?:0|[1-9]\d{0,99})"

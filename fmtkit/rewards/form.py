@@ -1,4 +1,4 @@
-"""Has the completion the form that was asked for? By tags, or by a pattern."""
+"""Does the completion have the requested form? By tags, or by a pattern."""
 
 import re
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class pattern:  # noqa: N801
     search: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is not a regular expression."""
+        """Raise an error if the pattern is not a regular expression."""
         try:
             re.compile(self.pattern)
         except re.error as error:

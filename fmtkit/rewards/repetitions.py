@@ -1,4 +1,4 @@
-"""Does the completion say the same again?"""
+"""Does the completion repeat itself?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class repetition:  # noqa: N801
     is_shaping: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse options that make no sense."""
+        """Raise ValueError for invalid options."""
         if self.n < 1:
             raise ValueError(f"n: {self.n}: takes a whole number from 1")
         if self.penalty < 0:

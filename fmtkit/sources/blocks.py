@@ -106,7 +106,7 @@ class Records(Rows):
 
     def picked(self, records: np.ndarray) -> "Records":
         """Return some of the records, in their order, each with its line."""
-        # A carriage return of the record's own would be taken for a part of the line's end.
+        # A carriage return that belongs to the record would be taken for part of the line end.
         data = b"".join(self.raw(record) + b"\r\n" for record in records.tolist())
         return Records(data, lines=self.lines_of(records))
 
@@ -126,7 +126,7 @@ class Records(Rows):
 
 
 class ListedRows(Rows):
-    """Records in a list, each with its line: of JSON, made by a user function."""
+    """JSON records in a list, each with its line, made by a user function."""
 
     def __init__(
         self, rows: Sequence[Any], lines: Sequence[int | None], blank_lines: int = 0
@@ -318,7 +318,7 @@ class Block(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Return the size of the rows, of cells the approximate one; of many, that they are many."""
+        """Return the size of the rows, approximate for cells; for many rows, a lower bound."""
 
     @abstractmethod
     def records(self, read: ReadCells | None = None) -> Rows:
@@ -417,7 +417,7 @@ class RowsBlock(Block):
 
     @property
     def nbytes(self) -> int:
-        """Return the approximate size of the cells; of many rows, that they are many."""
+        """Return the approximate size of the cells; for many rows, a lower bound."""
         if len(self.rows) > _SMALL_ROWS:
             return BLOCK_BYTES
         return sum(len(cell or "") for row in self.rows for cell in row.values())
@@ -448,7 +448,7 @@ class MadeBlock(Block):
 
     @property
     def nbytes(self) -> int:
-        """Return the size of the rows; of many, that they are many."""
+        """Return the size of the rows; for many rows, a lower bound."""
         return BLOCK_BYTES if len(self.rows) > _SMALL_ROWS else sum(map(len, self.rows))
 
     def records(self, read: ReadCells | None = None) -> ListedRows:  # noqa: ARG002

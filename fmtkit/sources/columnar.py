@@ -79,7 +79,7 @@ def each_batch(reader: IpcFile, start: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def open_ipc(file: pa.NativeFile) -> IpcFile:
-    """Open an Arrow file (which knows its end) or an Arrow stream."""
+    """Open an Arrow file (which has a footer) or an Arrow stream."""
     magic = file.read(len(ARROW_MAGIC))
     file.seek(0)
     return pa.ipc.open_file(file) if magic == ARROW_MAGIC else pa.ipc.open_stream(file)
@@ -88,7 +88,7 @@ def open_ipc(file: pa.NativeFile) -> IpcFile:
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch whose offsets and lengths are within its buffers; raise ArrowInvalid otherwise.
 
-    Text that is not UTF-8 is not damage: it is what is wrong with a row.
+    Text that is not UTF-8 is not damage, but a fault of a row.
     """
     try:
         batch.validate(full=True)
@@ -138,7 +138,7 @@ def arrow_errors(name: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line what pyarrow complains about."""
+    """Return pyarrow's error in one line."""
     if isinstance(error, MemoryError) and not str(error):
         return "a length in it is beyond all memory: it is damaged"
     if isinstance(error, UnicodeDecodeError):
@@ -209,7 +209,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
     plain = field.with_type(with_leaves(field.type, _plain))
     if not isinstance(field.type, pa.BaseExtensionType):
         return plain
-    # As Arrow itself marks a type that a reader does not know: JSON is not any text.
+    # As Arrow itself marks a type that a reader does not know: JSON is not just text.
     return plain.with_metadata({EXTENSION_NAME: field.type.extension_name})
 
 
@@ -217,7 +217,7 @@ def _plain(dtype: pa.DataType) -> pa.DataType:
     if dtype in VIEWS:
         return VIEWS[dtype]
     if pa.types.is_temporal(dtype) and not pa.types.is_interval(dtype):
-        # Python has no nanoseconds, and what has them depends on the packages that are installed.
+        # Python has no nanoseconds, and what stands for them depends on the installed packages.
         return pa.string()
     if pa.types.is_dictionary(dtype):
         return with_leaves(dtype.value_type, _plain)

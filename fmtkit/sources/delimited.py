@@ -35,8 +35,8 @@ def checked_delimiter(delimiter: str) -> str:
 def sniffed(head: bytes, usual: str) -> str:
     """Return the delimiter of a text, guessed from its beginning; the usual one if in doubt.
 
-    Another one is taken only where the usual one cuts no row, or not all the same, and the other cuts
-    every row into as many cells: two at least, or one where the header is one cell.
+    Another one is chosen only if the usual one splits no row, or splits rows differently, and the other
+    splits every row into the same number of cells: at least two, or one if the header is one cell.
     """
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     if (_width(text, usual) or 1) > 1:
@@ -129,7 +129,7 @@ class Table:
     """A text of rows, the first of which is the header."""
 
     def __init__(self, file: Readable, name: str, delimiter: str, limit: int) -> None:
-        # A limit of the whole process, 128 KiB unless raised, of which a long answer is beyond.
+        # A limit of the whole process, 128 KiB unless raised, which a long answer exceeds.
         csv.field_size_limit(max(csv.field_size_limit(), limit))
         self._lines = Lines(file, limit)
         self._reader = csv.reader(self._lines, delimiter=delimiter, strict=True)

@@ -1,9 +1,9 @@
 """A JSON array, or JSON objects spread over lines, -> blocks with one record per line.
 
 The text is cut at the commas between the elements (of objects: after each), found without parsing
-and with only a block of it in memory. A raw line feed inside a string, which nobody could see once
-the element is on one line, is rejected here. Where brackets or quotes do not match up, the rest
-of the text is read with more care (`fmtkit.sources.repair`).
+and with only a block of it in memory. A raw line feed inside a string, which would be invisible once the
+element is on one line, is rejected here. Where brackets or quotes do not match up, the rest of the text is
+read with more care (`fmtkit.sources.repair`).
 """
 
 import re
@@ -36,13 +36,13 @@ class Cutting:
     """What is cut, and how long blocks and records may be."""
 
     array: bool
-    """An array; else objects one after the other."""
+    """Whether it is an array; else objects one after the other."""
     block_bytes: int = BLOCK_BYTES
     max_line_bytes: int = MAX_LINE_BYTES
 
     @property
     def hold_bytes(self) -> int:
-        """How much is held: no more than the limit, so that a record that is too long is always by itself."""
+        """Bytes held: no more than the limit, so that an overlong record is always alone in a block."""
         return min(self.block_bytes, self.max_line_bytes + 1)
 
 
@@ -138,7 +138,7 @@ def _elements(
 def _until_damaged(text: Text, elements: Elements, found: Structure) -> Elements:
     """Return the elements before the first one that seems to contain the next one.
 
-    A line that begins as elements do, after a line feed inside a string: there a quote is missing.
+    That is a line that begins as elements do, after a line feed inside a string: a quote is missing there.
     """
     if len(elements) > 1 and (blanks := LINE_START.match(text.held, int(elements.starts[1]))):
         text.note_indent(blanks[0])
@@ -147,7 +147,7 @@ def _until_damaged(text: Text, elements: Elements, found: Structure) -> Elements
         if text.next_element in text.held[elements.starts[index] : elements.ends[index]]:
             sound = elements.before(index)
             break
-    # The mark of the first element has been left behind with the blanks before it.
+    # The first element has no mark left: it went with the blanks before it.
     marks = text.held.count(text.next_element, 0, int(sound.starts[-1]))
     text.nests_alike |= marks >= max(len(sound), 1)
     return sound
@@ -212,7 +212,7 @@ def _skip_long(text: Text, found: Structure, cutting: Cutting) -> JsonBlock:
     depth, inside, last = found.depth, found.inside, text.held
     text.drop(size)
     while last:
-        # A backslash at the end of a piece goes with the quote that may follow.
+        # A backslash at the end of a piece belongs to the quote that may follow.
         slash = b"\\" if (len(last) - len(last.rstrip(b"\\"))) & 1 else b""
         last = read_fully(text.file, min(RAW_BYTES, cutting.hold_bytes))
         piece = slash + last

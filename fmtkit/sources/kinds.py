@@ -156,9 +156,9 @@ def _begins_value(text: bytes, slack: int, *, whole: bool) -> bool:
     """Return whether a text is the beginning of a JSON value.
 
     Args:
-        text: Any bytes; those that are no UTF-8 are as good as others.
+        text: Any bytes, also if they are not UTF-8.
         slack: How near to the end a fault may be and still come from the cut there.
-        whole: What to say of a text that begins with a whole value.
+        whole: What to return for a text that begins with a whole value.
     """
     try:
         json.JSONDecoder(parse_int=str).raw_decode(text.decode("latin-1"))

@@ -56,7 +56,7 @@ class _OpenFile:
             try:
                 data = self._file.read(size)
             except ValueError as error:
-                # Closed, or opened as text in an encoding that its bytes are not.
+                # Closed, or opened as text in the wrong encoding.
                 raise OSError(f"cannot be read: {error}; open it in binary mode") from error
             if not data:
                 break

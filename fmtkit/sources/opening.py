@@ -32,7 +32,7 @@ MEMORY = "<memory>"
 class Source:
     """One file, stream or object with rows.
 
-    `name` is how reports call it: the path as given, "-" for stdin, "<memory>" for objects.
+    `name` is its name in reports: the path as given, "-" for stdin, "<memory>" for objects.
     `size` is in bytes, as `bytes_read` of the blocks; None if unknown before reading.
     """
 
@@ -64,17 +64,17 @@ class Source:
         if begun is None:
             return self.reader.blocks(columns)
         first, rest = begun
-        # The list lets go of the block as soon as the next one is asked for.
+        # The list releases the block as soon as the next one is requested.
         return rest if first is None else chain([first], rest)
 
     def first_block(self, columns: Sequence[str] | None = None) -> Block | None:
-        """Return the first block, None of an empty source; `blocks` will give it again."""
+        """Return the first block, None for an empty source; `blocks` yields it again."""
         if self._begun is not None:
             return self._begun[0]
         blocks = self.reader.blocks(columns)
         first = next(blocks, None)
         if self.once:
-            # Whatever columns were asked for: a source that is read once has none to choose from.
+            # Whatever columns were requested: a source that is read once is read with all columns.
             self._begun = (first, blocks)
         return first
 
@@ -91,7 +91,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: facts that the caller knows and the files do not show."""
+    """How files are read: facts that the caller knows and the files do not reveal."""
 
     ds_type: str | None
     hashed: bool | int

@@ -26,7 +26,7 @@ class Part:
     start: int = 0
     end: int | None = None
     bytes: int | None = None
-    """About how many of the file; None if unknown before reading."""
+    """Approximate bytes of the file in it; None if unknown before reading."""
 
 
 @runtime_checkable

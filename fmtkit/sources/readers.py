@@ -117,7 +117,7 @@ class JsonReader(FileReader):
             raw.drain()
 
     def parts(self) -> tuple[Part, ...]:
-        """Cut files of lines in place."""
+        """Return byte ranges for files of lines."""
         size = self.location.size
         if self.layout != "lines" or size is None or not self._seeks:
             return self._whole
@@ -211,7 +211,7 @@ class ParquetReader(FileReader):
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
-        """Open the file where it is; what cannot seek is written to a temporary file first."""
+        """Open the file in place; one that cannot seek is written to a temporary file first."""
         location = self.location
         in_place = self._seeks and location.path is None
         opened = pa.PythonFile(location.open(), "r") if in_place else pa.OSFile(self._local_path())

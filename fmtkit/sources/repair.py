@@ -20,11 +20,11 @@ from fmtkit.sources.strict import MAX_DEPTH, TOKEN
 
 BLANKS = re.compile(rb"[ \t\r\n]*")
 WINDOW_BYTES = 16 << 10
-"""How much the parser is given at first: for an error it counts lines from the very beginning."""
+"""Bytes that the parser gets at first: for an error it counts lines from the very beginning."""
 MOST_RECORDS = 1 << 16
-"""Of one block: a reject weighs more than the few bytes it may have been made of."""
+"""Most records of a block: a reject takes more memory than the few bytes that it may consist of."""
 LENIENT_BYTES = 256 << 10
-"""How much after a raw control character a record may have and still differ from a missing quote."""
+"""Most bytes that a record may have after a raw control character; with more, a quote is missing."""
 
 # Numbers stay text: they may have more digits than Python turns into an int.
 DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -97,23 +97,23 @@ class Care:
     limit: int
     """The longest record, in bytes."""
     after_value: bool
-    """A comma is due."""
+    """Whether a comma comes next."""
     at: int = 0
-    """How far reading has come."""
+    """The position of the reader."""
     closed: bool = False
     fault: Fault | None = None
-    """What stopped reading: a record that is not JSON, after which nothing held begins again."""
+    """What stopped reading: a record that is not JSON, after which no other begins in what is held."""
 
     def __post_init__(self) -> None:
         self._line, self._counted = self.text.line, 0
 
     def read_held(self) -> None:
-        """Read until what is held ends, the array closes or nothing more can be made of it."""
+        """Read until what is held ends, the array closes, or reading fails."""
         while self._read_next():
             pass
 
     def leave_behind(self) -> None:
-        """Drop what was read, and reject what stopped reading up to where it can begin again."""
+        """Drop what was read, and reject what stopped reading, up to where it can resume."""
         self.text.drop(self.at + self.closed)
         if self.fault is not None:
             fault = Fault(self.fault.at - self.at, self.fault.code, self.fault.message)
@@ -211,7 +211,7 @@ def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) ->
 
 
 def _too_deep_at(window: bytes) -> int:
-    """Return where the nesting passes the limit; what is before it need not be read once more."""
+    """Return where the nesting exceeds the limit; what is before it need not be read again."""
     level = 0
     for token in TOKEN.finditer(window):
         level += (token[0] in b"[{") - (token[0] in b"]}")

@@ -1,8 +1,8 @@
 """The strict JSON parser: each line is parsed by itself.
 
-Python's `json` takes what JSON does not have (NaN, 1e400, half surrogate pairs) and hides what it has
-(duplicate keys, how a number was written). Here such values come back as marks, so that a column that
-is not used may hold them and one that is used may not.
+Python's `json` accepts what JSON does not have (NaN, 1e400, half surrogate pairs) and hides what a text has
+(duplicate keys, how a number was written). Here such values are returned as marks, so that an unused column
+may hold them and a used one may not.
 """
 
 import json
@@ -63,7 +63,7 @@ def _real(text: str) -> float | Overflow:
 def _has_giant_exponent(text: str) -> bool:
     """Return whether a number is refused for its exponent, at any place.
 
-    What rounds up to infinity is not, nor an exponent of 308 and one more for each decimal.
+    A number that rounds up to infinity is not refused, nor an exponent of 308 plus one for each decimal.
     """
     digits, _, exponent = text.lower().partition("e")
     if not exponent or exponent.startswith("-"):
@@ -135,7 +135,7 @@ def parse(line: bytes, *, written: bool = False) -> tuple[Any, Fault | None]:
 
 
 def _decoded(text: str, line: bytes, decoder: json.JSONDecoder) -> Any:
-    """Decode a string; Inf and -NaN, which pyarrow and others write, are numbers that are not finite too."""
+    """Decode a string; Inf and -NaN, which pyarrow and others write, count as not finite too."""
     try:
         return decoder.decode(text)
     except json.JSONDecodeError:
@@ -146,7 +146,7 @@ def _decoded(text: str, line: bytes, decoder: json.JSONDecoder) -> Any:
 
 
 def _respell(match: re.Match[bytes]) -> bytes:
-    """Write what is not finite as Python's parser takes it, with its place."""
+    """Write a number that is not finite as Python's parser takes it, with its position."""
     return match[0] if match[0].startswith(b'"') else b"NaN".rjust(len(match[0]))
 
 

@@ -1,6 +1,6 @@
 """Record boundaries of a JSON text, found without parsing: by its lines, or by brackets and commas.
 
-Positions are found sparsely (line feeds, quotes, brackets, commas), so that prose costs little.
+Only line feeds, quotes, brackets and commas are located, so that prose costs little.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ QUOTE, COMMA, BACKSLASH = ord('"'), ord(","), ord("\\")
 OPEN, CLOSE = ord("{"), ord("}")
 ONE = np.int8(1)
 LOWER = 0x20
-"""Makes one of `[` and `{`, and of `]` and `}`."""
+"""A bit that maps `[` to `{`, and `]` to `}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Structure:
     closes: np.ndarray
     """Brackets that come back to depth 0."""
     end: int | None
-    """The bracket that closes what the text began inside of; nothing after it is in the others."""
+    """The bracket that closes the nesting in which the text began; later positions are left out."""
     depth: int
     """Depth after the text."""
     inside: bool

@@ -17,7 +17,7 @@ LINES = "datasets.yaml"
 
 
 def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:  # noqa: ARG001
-    """Return the lines of a config of axolotl's that read the rows."""
+    """Return the lines of an axolotl config that read the rows."""
     lines = ["datasets:", f"  - path: {json.dumps(rows)}", "    ds_type: json"]
     if "chosen" in columns:
         lines += ["    type: chat_template.default", "    field_messages: messages"]

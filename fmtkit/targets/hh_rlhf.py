@@ -29,7 +29,7 @@ def preference(table: Preference) -> Rows:
 
 
 def _transcript(turns: Column) -> Column:
-    """Write turns after their marks; a reader finds no mark in a string, and no blank around one."""
+    """Write turns after their marks; texts with a mark inside, or white space around them, are refused."""
     said = key("content")
     first = turns.value.list.first().struct.field("role")
     mark = key("role").replace_strict(MARKS, default="", return_dtype=pl.String)

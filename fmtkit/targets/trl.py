@@ -32,7 +32,7 @@ held = partial(
     formats=("parquet",),
     keeps=True,
 )
-"""Declare a target of TRL's: all of its dataset types hold the same."""
+"""Declare a target for TRL: all of its dataset types hold the same fields."""
 
 
 def _spoken(dialog: Column, *, wide: bool) -> Column:

@@ -35,7 +35,7 @@ def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
 
     Raises:
         ResumeError: if input, options, template or version are not what they were.
-        OutputExistsError: if the output is there and is not ours.
+        OutputExistsError: if the output exists and fmtkit did not write it.
     """
     path = out.path
     if out.format is not None:
@@ -67,7 +67,7 @@ def begun_at(outputs: Iterable[Destination]) -> datetime | None:
 
 def _begun_with(out: Destination) -> Mapping[str, Any]:
     if out.format is not None:
-        # A file is never continued with.
+        # A single file is never resumed.
         return {}
     if isinstance(out.path, ObjectPath):
         return object_sinks.begun_with(out.path)
@@ -94,7 +94,7 @@ def open_sink(
     """Start an output, or continue a folder from where `find` found it.
 
     Raises:
-        OutputExistsError: if it is there and is not to be overwritten, or is not ours.
+        OutputExistsError: if it exists and may not be overwritten, or fmtkit did not write it.
         WriteError: if it cannot be created.
     """
     flags = {"overwrite": overwrite, "retry": retry}
@@ -112,11 +112,11 @@ def open_sink(
 def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume: bool) -> None:
     """Raise, before anything is read or written, if OUT or a file next to it may not be written.
 
-    The sinks look again before they put anything in place.
+    The sinks check again before they put anything in place.
 
     Raises:
         OptionError: if it is, or holds, a source.
-        OutputExistsError: if something is there that is not ours, or not to be replaced.
+        OutputExistsError: if there is a file that fmtkit did not write, or may not replace.
     """
     path = out.path
     if isinstance(path, ObjectPath):
@@ -148,6 +148,6 @@ def _refuse_object(
         return
     store = Store(path)
     names = store.sizes()
-    # What a run left that is not finished is for --resume to judge.
+    # The rest of an unfinished run is checked by --resume.
     if not (resume and (working_folder.MANIFEST in names or object_sinks.is_begun(names))):
         object_sinks.refuse_folder(path, names, store, overwrite=overwrite, retry=resume)

@@ -1,8 +1,8 @@
 """The files of a single-file output (OUT, quarantine, report) and how they are put in place.
 
-All are whole under hidden names before the first gets its own. The hidden report, complete, is the
-decision: a run that is killed from then on is finished by the next one to the same OUT. The report
-of the run before goes first and the new one comes last, so that a report that is there is true.
+All files are complete under hidden names before the first gets its final name. The complete hidden report is
+the decision: if a run is killed after it, the next run to the same OUT finishes it. The report of the
+previous run is removed first and the new one comes last, so that an existing report is true.
 
 .OUT.partial  .STEM.quarantine.jsonl.partial  .STEM.report.json.partial
 .STEM.report.json.replaced   the report of the run before, while the files change places
@@ -49,7 +49,7 @@ class FileOutput:
     def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
         """Raise OutputExistsError unless fmtkit wrote what is there, and it may be replaced.
 
-        With `retry` the reasons that a run without rows left may be, with `overwrite` all.
+        With `retry` the quarantine and report of a run that wrote no rows may be, with `overwrite` all.
         """
         there = [p for p in (self.rows, self.quarantine, self.report) if os.path.lexists(p)]
         if not there:
@@ -87,7 +87,7 @@ class FileOutput:
         return entries or {}
 
     def own_report(self) -> Mapping[str, Any]:
-        """Return the report of a finished OUT; raise OutputExistsError if it is not ours as it is."""
+        """Return the report of a finished OUT; raise OutputExistsError if fmtkit did not write it so."""
         entries = self._entries([self.rows])
         refuse_unless_as_written(self.rows, entries.get(self.rows.name), self.report)
         return read_json(self.report)
@@ -101,7 +101,7 @@ class FileOutput:
         return whole, whole_json(self.report, whole)
 
     def recover(self) -> None:
-        """Finish what a killed run had decided, if all its files are there and nothing else is in the way."""
+        """Finish what a killed run had decided, if all its files exist and nothing else is in the way."""
         decided = read_json(partial_name(self.report))
         entries = entries_of(decided)
         own = {self.rows.name, self.quarantine.name}
@@ -119,7 +119,7 @@ class FileOutput:
         return is_as_written(partial_name(place), entry) or is_as_written(place, entry)
 
     def _is_ours(self, path: Path) -> bool:
-        """Return whether nothing is under a name, or what a report of ours names."""
+        """Return whether no file has this name, or a report of fmtkit names it."""
         if not os.path.lexists(path):
             return True
         reports = (self.report, self.replaced, partial_name(self.report))
@@ -143,7 +143,7 @@ class FileOutput:
         self.replaced.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Delete the reasons of an earlier run without rows, where they are ours."""
+        """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         if os.path.lexists(self.rows) or entries_of(read_json(self.report)) is None:
             return
         if self._is_ours(self.quarantine):

@@ -1,9 +1,8 @@
 """A folder of shards that can be resumed.
 
-The folder OUT is made as `.OUT.partial/out` and gets its name by one rename at the very end; beside
-it is the journal. A checkpoint closes the open shards of all splits after the same block, so
-that where shards begin is a function of the input alone, and an undisturbed run and a resumed one
-end in the same bytes.
+The folder OUT is created as `.OUT.partial/out` and gets its name by one rename at the very end; the journal
+is beside it. A checkpoint closes the open shards of all splits after the same block, so that where shards
+begin is a function of the input alone, and an undisturbed run and a resumed one end in the same bytes.
 """
 
 import hashlib
@@ -93,10 +92,10 @@ def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | Non
 class FolderSink:
     """Shards of every split in `data/`, quarantine, manifest and report.
 
-    With `retry` the reasons that an earlier run without rows left are replaced.
+    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
-        OutputExistsError: if the folder is there and is not to be overwritten, or is not ours.
+        OutputExistsError: if the folder exists and may not be overwritten, or fmtkit did not write it.
         ResumeError: if the shards of the run to be resumed are not what its journal says.
     """
 
@@ -181,7 +180,7 @@ class FolderSink:
             self._checkpoint(progress)
 
     def _checkpoint(self, progress: Progress) -> None:
-        """Enter into the journal all shards since the checkpoint before, and then move those of workers."""
+        """Write all shards since the previous checkpoint to the journal, and then move those of workers."""
         bad = self._quarantine.sync()
         sync_folder(self._work.out)
         shards, moves = tuple(self._shards[self._recorded :]), self._moves
@@ -221,7 +220,7 @@ class FolderSink:
         return self._made.tasks_done()
 
     def finished(self, task: int) -> TaskRecord | None:
-        """Return the record of such a task; None where it cannot be read, or a shard of it is not there."""
+        """Return the record of such a task; None if it cannot be read, or a shard of it is missing."""
         return self._made.record(task)
 
     @property
@@ -231,8 +230,8 @@ class FolderSink:
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
         """Take over a worker's output of the next task; `bad` is counted from the start of its sources.
 
-        Until a checkpoint names its shards they are with its record, which says the same on resume: forcing
-        each task to the disk once more would take longer than all else that is done for it.
+        Until a checkpoint names its shards, they stay with its record, from which a run resumes as well:
+        forcing each task to the disk once more would take longer than everything else that is done for it.
         """
         self._journal_file.check()
         self._quarantine.write(bad)
@@ -282,7 +281,7 @@ class FolderSink:
         """Keep only the quarantine and the report; next to an earlier folder, in one of their own."""
         self._discard_shards()
         self._journal_file.close()
-        # Killed from here on, a resumed run starts again and comes to the same end.
+        # If it is killed after this, a resumed run starts again and ends in the same way.
         Journal(self._journal.fingerprint, overwrite=self._overwrite).save(self._work.journal)
         with writing(self.path):
             shutil.rmtree(self._work.data)
@@ -303,7 +302,7 @@ class FolderSink:
             self._work.put_in_place(self._kept)
 
     def _remove_failed(self) -> None:
-        """Delete the reasons of an earlier run without rows, where they are ours."""
+        """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         failed = failed_name(self.path)
         if entries_of(read_json(failed / REPORT)) is None:
             return

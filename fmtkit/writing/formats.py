@@ -50,7 +50,7 @@ class Encoded:
 
 
 def encode_json_lines(table: pa.Table, compression: str) -> Encoded:
-    """Encode rows as JSON lines, which know no compression."""
+    """Encode rows as JSON lines, which are never compressed."""
     del compression
     return Encoded("jsonl", table.num_rows, tuple(map(json_lines.encode, pieces(table))))
 
@@ -82,7 +82,7 @@ def encode_arrow(table: pa.Table, compression: str) -> Encoded:
     head = table.schema.serialize()
     messages = []
     for piece in pieces(table):
-        # `take` copies the rows: what was under nulls and beyond a slice is zero afterwards.
+        # `take` copies the rows: bytes under nulls and outside a slice are zero afterwards.
         fresh = piece.take(buffers.int64s(np.arange(piece.num_rows))).combine_chunks()
         for batch in fresh.to_batches():
             out = pa.BufferOutputStream()
@@ -136,7 +136,7 @@ class Stitcher(Protocol):
 
 
 class ParquetStitcher:
-    """Row groups as they are, and one footer for all."""
+    """Concatenates row groups, and writes one footer for all."""
 
     def __init__(self) -> None:
         self._footer = JoinedFooter()
@@ -265,8 +265,8 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> Format:
     """Return a format.
 
-    Raises OptionError for a name that is not there, or is there twice, and DependencyError where the
-    package that has it cannot be used.
+    Raises OptionError for a name that no format or more than one has, and DependencyError if its package
+    cannot be used.
     """
     point = plugins.named(GROUP, "format", name, shipped=name in _SHIPPED)
     if point is not None:

@@ -1,8 +1,8 @@
 """Datasets of the Hugging Face hub as outputs: a complete local folder is uploaded as one commit.
 
-What is written is a folder on this machine first. Its large files are uploaded before, the manifest is of
-the same commit as all others: no partial state is visible. The card of the repository (README.md) says
-which files are which split, so that `load_dataset` finds them.
+The output is written to a folder on this machine first. Large files are uploaded before the commit, which
+adds all files and the manifest at once: no partial state is visible. The card of the repository (README.md)
+says which files are which split, so that `load_dataset` finds them.
 """
 
 import hashlib
@@ -42,12 +42,12 @@ class _AbsentError(WriteError):
 
 @dataclass
 class HubOutput:
-    """A folder of a dataset repository, as it is before it is written.
+    """A folder of a dataset repository, before it is written.
 
     Raises:
         DependencyError: if huggingface_hub is not installed.
         OptionError: if there is no token.
-        OutputExistsError: if something is there that is not ours, or not to be replaced.
+        OutputExistsError: if there is a file that fmtkit did not write, or may not replace.
         WriteError: if the hub refuses or cannot be reached.
     """
 
@@ -260,7 +260,7 @@ class HubOutput:
                 return call()
             except HfHubHTTPError as error:
                 status = error.response.status_code
-                # 401 is said of a bad token, whatever was asked for.
+                # The hub answers 401 for a bad token, whatever was requested.
                 if isinstance(error, absent) and status != 401:
                     raise _AbsentError(f"cannot write {self.place}: {_REFUSED[404]}") from error
                 if status < 500 and status not in (408, 429):

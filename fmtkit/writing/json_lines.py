@@ -1,6 +1,6 @@
 """Encode a table as canonical JSON lines, column by column.
 
-One object a line, keys in column order, no spaces, UTF-8 with the fewest escapes. A null stays at
+One object on each line, keys in column order, no spaces, UTF-8 with the fewest escapes. A null stays at
 the top level, so that every row has every column, except for columns that say otherwise; inside a message a
 null key is left out. JSON (the Arrow type arrow.json) is written as the value that it is. Floats
 keep a point or an exponent, so that 1.0 is not read back as an integer.
@@ -73,8 +73,8 @@ def _objects(array: pa.StructArray, path: str) -> pa.StringArray:
     members = [
         _member(field.name, _texts(child, f"{path}.{field.name}")) for child, field in present
     ]
-    # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts where
-    # all that is to be joined is null.
+    # Joining skips nulls: that leaves the null keys out. But pyarrow 26 returns too few texts if
+    # all inputs are null.
     is_empty = reduce(pc.and_, [member.is_null() for member in members])
     members[0] = pc.if_else(is_empty, _text(""), members[0])
     inner = _joined(*members, by=",", null_handling="skip")
@@ -97,7 +97,7 @@ def _lists(array: pa.ListArray, path: str) -> pa.StringArray:
 
 def _strings(array: pa.StringArray) -> pa.StringArray:
     # polars escapes at 450 MB/s, json.dumps at 110, pyarrow's replace_substring in a row at 115.
-    # It does so for structs only: the key and the braces around the text come off again.
+    # It does so for structs only: the key and the braces around the text are removed again.
     frame = pl.DataFrame({"": pl.Series(array, dtype=pl.String)})
     text = pl.struct("").struct.json_encode().str.strip_prefix('{"":').str.strip_suffix("}")
     texts = frame.select(pl.when(pl.col("").is_not_null()).then(text)).to_series()

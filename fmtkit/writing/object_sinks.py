@@ -1,8 +1,8 @@
 """Outputs on an object store: a folder of shards that can be resumed, or one file.
 
-Nothing there is renamed or appended to. What is written is made whole in a temporary file first and
-goes up as one upload, under its final name. A folder's shards are named for their tasks,
-`{split}-{task}-{number}`; its manifest comes last and makes it whole. Until then it has
+Nothing there is renamed or appended to. Each file is completed in a temporary file first and is one upload,
+under its final name. A folder's shards are named for their tasks, `{split}-{task}-{number}`; its manifest
+comes last and completes it. Until then it has
 
 _fmtkit/run-000000.json          who writes here: made only where there is none, the highest number counts
 _fmtkit/000000-000000.json       what a resumed run needs after a checkpoint: first run, checkpoint
@@ -67,8 +67,8 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
     """Find where a run to the folder stopped; None where there is nothing to resume.
 
     Raises:
-        ResumeError: if input, options, template or version are not what they were, or a shard that
-            was finished is not there as it was.
+        ResumeError: if input, options, template or version are not what they were, or a finished shard is
+        missing or has changed.
     """
     store = Store(path)
     names = store.sizes(RUNS)
@@ -110,12 +110,11 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
 class ObjectFolderSink:
     """Shards of every split in `data/`, quarantine, report and manifest, on an object store.
 
-    With `retry` the reasons that an earlier run without rows left are replaced.
+    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
-        OutputExistsError: if the folder is there and is not to be overwritten, or is not ours, or
-            another run writes to it.
-        WriteError: if the store refuses, or another run has taken the folder over.
+        OutputExistsError: if the folder exists and may not be overwritten, or fmtkit did not write it, or
+        another run writes to it. WriteError: if the store refuses, or another run has taken the folder over.
     """
 
     def __init__(
@@ -135,8 +134,8 @@ class ObjectFolderSink:
         names = self._store.sizes()
         if resume is None:
             refuse_folder(path, names, self._store, overwrite=overwrite, retry=retry)
-        # What is to be overwritten goes before the first upload, the report last: while there is one,
-        # nothing of this run is there.
+        # What is to be overwritten is deleted before the first upload, the report last: while it
+        # exists, nothing of this run does.
         is_untouched = resume is None or {MANIFEST, REPORT} & names.keys()
         self._old = [n for n in names if not n.startswith(f"{RUNS}/")] if is_untouched else []
         self._number = _number(_newest(names)) + 1
@@ -227,7 +226,7 @@ class ObjectFolderSink:
         return self._finished
 
     def finished(self, task: int) -> TaskRecord | None:
-        """Return the record of such a task; None where it cannot be read, or a shard of it is not there."""
+        """Return the record of such a task; None if it cannot be read, or a shard of it is missing."""
         record = self._place.record(task)
         if record is None or any(
             self._there.get(f"data/{s.name}") != s.bytes for s in record.shards
@@ -236,9 +235,8 @@ class ObjectFolderSink:
         return record
 
     def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
-        """Take over what a worker wrote of the next task: its record is there already.
-
-        Nothing is sent: whether another run has taken the folder over is asked by workers, and at the end.
+        """Take over what a worker wrote of the next task; its record exists already. No request is made:
+        workers check whether another run has claimed the folder, and so does `finish`.
         """
         del progress
         self._bad.write(bad)
@@ -260,7 +258,7 @@ class ObjectFolderSink:
         self._open.clear()
 
     def _remove_old(self) -> None:
-        # Without a manifest nobody takes for whole what is now being replaced.
+        # Without a manifest the folder that is being replaced is not taken for complete.
         self._store.delete([name for name in self._old if name == MANIFEST])
         self._store.delete([name for name in self._old if name not in (MANIFEST, REPORT)])
         self._store.delete([name for name in self._old if name == REPORT])
@@ -284,7 +282,7 @@ class ObjectFolderSink:
         for name, text in closing.beside.items():
             self._store.write(name, text.encode())
             names.append(_entry(name, text.encode()))
-        self._put_reasons(closing.report(written), names)
+        self._put_quarantine_and_report(closing.report(written), names)
         self._store.put(manifest, MANIFEST)
         self._remove_failed()
         self._end(keep={part.name for part in self._parts})
@@ -307,7 +305,9 @@ class ObjectFolderSink:
                 size += len(data)
         return {"path": path.name, "bytes": size, "sha256": digest.hexdigest()}
 
-    def _put_reasons(self, report: Mapping[str, Any], names: list[dict[str, Any]]) -> None:
+    def _put_quarantine_and_report(
+        self, report: Mapping[str, Any], names: list[dict[str, Any]]
+    ) -> None:
         """Upload the quarantine, if there is one, and the report."""
         store = self._store if self._kept == self.path else Store(self._kept)
         if self._bad.size:
@@ -328,11 +328,11 @@ class ObjectFolderSink:
             self._kept = failed_folder(self.path)
         else:
             self._remove_old()
-        self._put_reasons(report, [])
+        self._put_quarantine_and_report(report, [])
         self._end(keep=None if MANIFEST in self._old else set())
 
     def _remove_failed(self) -> None:
-        """Delete the reasons of an earlier run without rows, where they are ours."""
+        """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         failed = Store(failed_folder(self.path))
         names = failed.sizes()
         if names and _is_ours(names, _json(failed.read(REPORT))):
@@ -369,10 +369,10 @@ class ObjectFolderSink:
 class ObjectFileSink:
     """One file on an object store, its quarantine (if any row was bad) and its report next to it.
 
-    With `retry` the reasons that an earlier run without rows left are replaced.
+    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
-        OutputExistsError: if one of them is there and is not ours, or not to be overwritten.
+        OutputExistsError: if one of them exists and fmtkit did not write it, or may not overwrite it.
         WriteError: if the store refuses.
     """
 
@@ -415,7 +415,7 @@ class ObjectFileSink:
         written = Written(self.path, made.rows, made.bytes, made.sha256)
         self._output.refuse(overwrite=self._overwrite, retry=self._retry)
         is_new = self._output.store.size(self._output.rows) is None
-        # The report of before goes first, so that a report that is there is true.
+        # The previous report is deleted first, so that an existing report is true.
         self._output.store.delete([self._output.report, self._output.quarantine])
         try:
             self._output.store.put(self._rows.file.partial, self._output.rows, new=is_new)
@@ -424,8 +424,8 @@ class ObjectFileSink:
                 f"{self.path} was written by another run meanwhile; --overwrite replaces it"
             ) from error
         entry = {"path": self.path.name, "bytes": made.bytes, "sha256": made.sha256}
-        self._put_reasons(closing.report([written]), [entry])
-        self._output.failed.remove_reasons()
+        self._put_quarantine_and_report(closing.report([written]), [entry])
+        self._output.failed.remove_failed()
         self._forget()
         return [written]
 
@@ -433,10 +433,12 @@ class ObjectFileSink:
         """Keep only the quarantine and the report; next to an earlier output, under other names."""
         if self._output.store.size(self._output.rows) is not None:
             self._output = self._output.failed
-        self._put_reasons(report, [])
+        self._put_quarantine_and_report(report, [])
         self._forget()
 
-    def _put_reasons(self, report: Mapping[str, Any], files: list[dict[str, Any]]) -> None:
+    def _put_quarantine_and_report(
+        self, report: Mapping[str, Any], files: list[dict[str, Any]]
+    ) -> None:
         output = self._output
         if self._bad.size:
             output.store.put(self._bad.path, output.quarantine)
@@ -471,12 +473,14 @@ class ObjectFile:
 
     @property
     def failed(self) -> "ObjectFile":
-        """Return where the reasons of a run without rows go while OUT holds those of an earlier one."""
+        """Return where the quarantine and report of a run without rows go while OUT holds earlier rows."""
         name = PurePosixPath(self.rows)
         return ObjectFile(self.path.with_name(f"{name.stem}.failed{name.suffix}"))
 
     def own_report(self) -> Mapping[str, Any] | None:
-        """Return the report of a finished OUT; None where there is no OUT; OutputExistsError if not ours."""
+        """Return the report of a finished OUT; None if there is none; OutputExistsError if fmtkit did not
+        write it.
+        """
         there = self._sizes()
         if self.rows not in there:
             return None
@@ -490,7 +494,7 @@ class ObjectFile:
         return {name: size for name, size in found.items() if size is not None}
 
     def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
-        """Raise OutputExistsError unless what is there is ours and may be replaced."""
+        """Raise OutputExistsError unless fmtkit wrote what exists, and it may be replaced."""
         there = self._sizes()
         if not there:
             return
@@ -507,8 +511,8 @@ class ObjectFile:
             what = "" if is_whole else ", of a run that wrote no rows"
             raise OutputExistsError(f"{self.path} exists already{what}; --overwrite replaces it")
 
-    def remove_reasons(self) -> None:
-        """Delete the reasons of an earlier run without rows, where they are ours."""
+    def remove_failed(self) -> None:
+        """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         there = self._sizes()
         if self.rows in there or not there:
             return
@@ -557,7 +561,7 @@ def refuse_folder(
     overwrite: bool,
     retry: bool = False,
 ) -> None:
-    """Raise OutputExistsError unless the files of a folder are ours and may be replaced.
+    """Raise OutputExistsError unless fmtkit wrote the files of a folder, and they may be replaced.
 
     Compared by names and sizes: to compare hashes, all would have to be fetched.
     """
@@ -594,7 +598,7 @@ def read_report(path: ObjectPath) -> dict[str, Any]:
 
 
 def failed_folder(path: ObjectPath) -> ObjectPath:
-    """Return the folder for the reasons of a run without rows while OUT holds those of an earlier one."""
+    """Return the folder for the quarantine and report of a run without rows while OUT holds earlier rows."""
     return ObjectPath(f"{path.url.rstrip('/')}.failed")
 
 

@@ -1,4 +1,4 @@
-"""Output files on an object store: each is one upload, which is visible whole or not at all."""
+"""Output files on an object store: each is one upload, which is visible completely or not at all."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -126,7 +126,7 @@ class Store:
             try:
                 storage.repeated(create)
             except FileExistsError:
-                # If the response was lost, the file is ours: no other run writes the same data.
+                # If the response was lost, this run wrote the file: no other run writes the same data.
                 return self.read(name) == data
             try:
                 storage.repeated(create)

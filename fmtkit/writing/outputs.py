@@ -1,7 +1,7 @@
 """The rule for every output of fmtkit: where it may be, and what may be replaced.
 
-Never a source; never a file that fmtkit did not write, or that was changed since; never without being
-asked to. A file is ours where the report next to it names it with its size and hash.
+fmtkit never replaces a source, or a file that it did not write or that was changed since, and replaces its
+own only if asked to. It wrote a file if the report next to it names it with its size and hash.
 """
 
 import hashlib
@@ -76,7 +76,7 @@ def hub_folder(out: object) -> HubFolder | None:
 def destination(out: str | Path | ObjectPath) -> Destination:
     """Read OUT: a file by its suffix, else a folder; on this machine or at a URL that can be written.
 
-    A link is written through, as `cp` does: what it leads to is replaced, never the link.
+    A link is followed, as by `cp`: its target is replaced, never the link.
 
     Raises:
         OptionError: if OUT is a URL that cannot be written, or its suffix is not that of a format. A
@@ -208,7 +208,7 @@ def page_path(
 
     Raises:
         OptionError: if it is a URL or has a different suffix.
-        OutputExistsError: if something is there that is not ours, or not to be overwritten.
+        OutputExistsError: if there is a file that fmtkit did not write, or may not overwrite.
         WriteError: if the system cannot look at the path.
     """
     path = local_path(address, option)
@@ -293,7 +293,7 @@ def is_as_written(path: Path, entry: Mapping[str, Any], *, hashed: bool = True) 
 
 
 SETTLED = 2 * 10**9
-"""Nanoseconds after its last change from which on a further one shows in a file's times, however coarse."""
+"""Nanoseconds after a change from which a further one shows in a file's times, however coarse they are."""
 
 
 def _digest(path: Path) -> str:

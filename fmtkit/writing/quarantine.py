@@ -18,7 +18,7 @@ def encode(file: str, rejects: Iterable[Reject]) -> bytes:
     return b"".join(_line(file, reject) for reject in rejects)
 
 
-# What is in a name is escaped: the first quotation mark that is not ends it.
+# Quotation marks within a name are escaped: the first one that is not ends it.
 _NUMBERS = re.compile(rb'(\{"file": "(?:[^"\\]|\\.)*", "row": )(\d+)(, "line": )(\d+|null)(?=, )')
 
 

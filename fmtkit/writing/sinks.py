@@ -1,7 +1,7 @@
 """Sinks of encoded rows: one file, or a folder of shards (`fmtkit.writing.folder_sink`).
 
-A sink is called on one thread, in input order. Whatever happens, nothing is under a final name
-that is not whole.
+A sink is called on one thread, in input order. Whatever happens, a file that is not complete never has a
+final name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,15 +42,15 @@ class Progress:
     next_block: tuple[int, int]
     """Index of the source and of the block in it that come next."""
     state: Callable[[], Mapping[str, Any]]
-    """Returns what the pipeline needs to continue from there, as JSON; it is given back on resume.
-
-    Only what changed since it was asked last, key by key of nested objects."""
+    """Returns what the pipeline needs to continue from there, as JSON; it is passed back on resume. Only what
+    has changed since the last call, key by key of nested objects.
+    """
     metadata: Callable[[], Mapping[str, str]]
     """Returns the key-value metadata of files that end here."""
     task: int = 0
-    """The task that the block is of."""
+    """The task of the block."""
     ends_task: bool = False
-    """Whether it is the last one of its task: shards end with tasks."""
+    """Whether it is the last block of its task: shards end with tasks."""
 
 
 class Sink(Protocol):
@@ -83,7 +83,7 @@ class Sink(Protocol):
         """Give everything its final name."""
 
     def reject(self, report: Mapping[str, Any]) -> None:
-        """End without an output: keep only the quarantine and the report, and what was there before."""
+        """End without an output: keep only the quarantine and the report, and what existed before."""
 
     def suspend(self) -> None:
         """Stop so that a later run may resume; nothing is under a final name."""
@@ -128,10 +128,10 @@ class RowFile:
 class FileSink:
     """One file, its quarantine (if any row was bad) and its report next to it.
 
-    With `retry` the reasons that an earlier run without rows left are replaced.
+    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
-        OutputExistsError: if one of them is there and is not ours, or not to be overwritten.
+        OutputExistsError: if one of them exists and fmtkit did not write it, or may not overwrite it.
         WriteError: if it cannot be created.
     """
 
@@ -204,7 +204,7 @@ class FileSink:
         self._put_in_place()
 
     def _decide(self, report: Mapping[str, Any], files: Sequence[Written]) -> None:
-        """Check again what is there, and write the complete report."""
+        """Check again what exists, and write the complete report."""
         with writing(self.path):
             self._output.refuse(overwrite=self._overwrite, retry=self._retry)
         self.report, self._decision = self._output.decide(report, files)

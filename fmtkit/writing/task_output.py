@@ -1,8 +1,7 @@
 """The output of one task: its own shards under final names, its part of the quarantine, and its record.
 
-A task may run more than once, and twice at a time where its node was taken for lost: all that it writes
-appears whole, under names that are its own, with the same bytes. The record comes last and makes the
-task done.
+A task may run more than once, also twice at a time if its node was taken for lost: whatever it writes appears
+complete, under names of its own, with the same bytes. The record comes last and completes the task.
 """
 
 import json
@@ -24,7 +23,7 @@ from fmtkit.writing.sinks import RowFile
 
 _RECORD = re.compile(r"task-(\d{6,})\.json")
 SHARD_BYTES = 256 * 2**20
-"""The size from which on a shard of a task is closed after the block."""
+"""The size from which a shard of a task is closed after the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Trace:
-    """The bad rows of a block, from which a run's end is decided."""
+    """The bad rows of a block, which may end a run."""
 
     source: int
     counts: Counts
@@ -91,7 +90,7 @@ class TaskRecord:
 
     @classmethod
     def from_json(cls, data: bytes) -> "TaskRecord":
-        """Read what `to_json` wrote; ValueError, KeyError or TypeError where it is something else."""
+        """Read what `to_json` wrote; ValueError, KeyError or TypeError for anything else."""
         value = json.loads(data)
         value["counts"] = Counts.from_dict(value["counts"])
         value["shards"] = tuple(TaskShard(**shard) for shard in value["shards"])
@@ -154,7 +153,7 @@ class LocalPlace:
         return tasks_in(file.name for file in files)
 
     def record(self, task: int) -> TaskRecord | None:
-        """Return the record of a task that is done; None where it is not, or its shards are gone."""
+        """Return the record of a task that is done; None if it is not, or its shards are missing."""
         path = self.tasks / record_name(task)
         record = read_record(path.read_bytes() if path.exists() else None)
         if record is None:
@@ -171,7 +170,7 @@ class LocalPlace:
 
 @dataclass(frozen=True)
 class ObjectPlace:
-    """A folder on an object store: the numbers of the run that began it, and of the one that writes now."""
+    """A folder on an object store, with the numbers of the run that began it and of this one."""
 
     path: ObjectPath
     runs: str
@@ -239,7 +238,7 @@ def shard_name(split: str, task: int, number: int, format: str) -> str:
 
 
 def read_record(data: bytes | None) -> TaskRecord | None:
-    """Return the record in a file; None where there is none, or but a part of one."""
+    """Return the record in a file; None if there is none, or only a part of one."""
     try:
         return TaskRecord.from_json(data) if data else None
     except (ValueError, KeyError, TypeError):
@@ -323,7 +322,7 @@ class TaskWriter:
         return record
 
     def discard(self) -> None:
-        """Leave nothing that is not finished."""
+        """Delete what is not finished."""
         for rows in self._open.values():
             rows.discard()
         self._bad_file.close()

@@ -1,9 +1,9 @@
 """The working folder of an unfinished output, and how it replaces the output folder.
 
 .OUT.partial/journal.json   what a resumed run needs
-.OUT.partial/out/           OUT to be
+.OUT.partial/out/           the future OUT
 .OUT.partial/tasks/ID/      what workers wrote for the run, and its records
-.OUT.partial/old/           the folder that OUT was, while the two change places
+.OUT.partial/old/           the previous OUT, while the two are exchanged
 """
 
 import os
@@ -61,7 +61,7 @@ class WorkingFolder:
         """Restore the folder to its state at the last checkpoint, whenever the run was killed.
 
         Raises:
-            ResumeError: if a file of the journal is not there as it was.
+            ResumeError: if a file of the journal is missing or has changed.
         """
         self.data.mkdir(exist_ok=True)
         for file in [*self.data.iterdir()]:
@@ -102,7 +102,7 @@ class WorkingFolder:
         return LocalPlace((self.tasks / run).absolute())
 
     def move(self, run: str, moves: Mapping[str, str]) -> None:
-        """Move shards that workers made for a run to the others; those that are moved already stay."""
+        """Move shards that workers made for a run to the others, unless they have been moved already."""
         if not moves:
             return
         made = self.place(run).tasks
@@ -112,7 +112,7 @@ class WorkingFolder:
         sync_folder(self.data)
 
     def put_in_place(self, path: Path | None = None) -> None:
-        """Make `out` the folder that it is to be, or the one at `path`; what was there is deleted."""
+        """Rename `out` to its final name, or to `path`; an earlier folder there is deleted."""
         target = path or self.path
         if target.exists():
             target.rename(self._old)
@@ -127,17 +127,17 @@ class WorkingFolder:
 
 
 def working_name(split: str, index: int, format: str) -> str:
-    """Return the name of a shard while it is not known how many there will be."""
+    """Return the name of a shard while their number is not known."""
     return f"{split}-{index:05}.{format}"
 
 
 def failed_name(path: Path) -> Path:
-    """Return the folder for the reasons of a run without rows while OUT holds those of an earlier one."""
+    """Return the folder for the quarantine and report of a run without rows while OUT holds earlier rows."""
     return path.with_name(f"{path.name}.failed")
 
 
 def refuse_folder(path: Path, *, overwrite: bool, retry: bool = False) -> None:
-    """Raise OutputExistsError unless an output may be made at `path`; restore what a kill left aside."""
+    """Raise OutputExistsError unless `path` may be written; restore what a killed run moved aside."""
     work = WorkingFolder(path)
     with writing(path):
         foreign = sorted(p.name for p in work.root.glob("*") if p.name not in _WORKING)
@@ -154,8 +154,8 @@ def refuse_folder(path: Path, *, overwrite: bool, retry: bool = False) -> None:
 def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None:
     """Raise OutputExistsError unless `path` may become an output folder.
 
-    It may where nothing is but empty folders; and with `overwrite` where each file is as the report
-    in the folder names it, with `retry` if these are but the reasons of a run that wrote no rows.
+    It may if there are only empty folders; with `overwrite` also if each file is as the report in the folder
+    says, with `retry` if they are only the quarantine and report of a run that wrote no rows.
     """
     if not os.path.lexists(path):
         return
