@@ -183,7 +183,7 @@ class TextsNode:
 
 
 MARK = "\ue000"
-"""A text of private use: it says that a value is there."""
+"""A private-use character: it says that a value exists."""
 
 
 Node: TypeAlias = (

@@ -172,7 +172,7 @@ def _unpickled(code: CarriedCode, state: bytes) -> Job:
     for plugin in code.unpack():
         registry.load_plugin(plugin)
     try:
-        return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of ours
+        return Job(*pickle.loads(state))  # noqa: S301 - made by Job.__reduce__, for a process of fmtkit
     except DependencyError:
         raise
     except ImportError as error:

@@ -183,7 +183,7 @@ def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any], standing:
 
 
 def _run(job: list[Any], task: Any) -> tuple[Any, tuple[type[FmtkitError], str] | None]:
-    """Run a task in a worker; errors of ours go back as class and message, which can always be pickled."""
+    """Run a task in a worker; errors of fmtkit are returned as class and message, which can be pickled."""
     try:
         return _fetched(job[0])(task), None
     except FmtkitError as error:

@@ -107,7 +107,7 @@ class PartialFile:
                 raise WriteError(f"{self.path} is being written by another run; this one stops")
 
     def publish(self) -> None:
-        """Give the file its final name, replacing what is there."""
+        """Give the file its final name, replacing an existing one."""
         self.sync()
         with writing(self.path):
             self.partial.replace(self.path)
@@ -180,7 +180,7 @@ def _encoded(texts: list[str]) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a small file atomically, over what is there."""
+    """Write a small file atomically, replacing an existing one."""
     file = _whole(path, [data])
     try:
         file.publish()

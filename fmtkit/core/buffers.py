@@ -107,7 +107,7 @@ def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> ND
 
 
 def integers(array: pa.Array) -> Int64s:
-    """Return a signed integer array as it is in its buffer; a null is whatever is there."""
+    """Return a signed integer array as it is in its buffer; a null is any number."""
     dtype = np.dtype(f"i{array.type.bit_width // 8}")
     found: Int64s = numbers(array.buffers()[1], dtype, array.offset, len(array)).astype(np.int64)
     return found

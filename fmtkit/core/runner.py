@@ -18,7 +18,7 @@ from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.tables import TABLES
 
 GROUP = "fmtkit.runners"
-"""Group of entry points by which an installed package adds methods; also our own package of them."""
+"""Group of entry points by which an installed package adds methods; also fmtkit's own package of them."""
 DEFAULT = "sft"
 """The method of a configuration that names none."""
 

@@ -34,7 +34,7 @@ DESCRIPTIONS = {
     "ground_truth": "The text that a good answer resembles.",
     "remaining_turns": "The turns that follow the answer.",
     "input_ids": "Token ids.",
-    "attention_mask": "1 for a token that is there, 0 for padding.",
+    "attention_mask": "1 for a token, 0 for padding.",
     "prompt_length": "Tokens before the first that is trained on.",
     "anchor_mask": "1 where a generated block may begin.",
 }

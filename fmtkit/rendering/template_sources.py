@@ -109,7 +109,7 @@ def is_inline(name: str) -> bool:
 
 
 def find_family(name: str) -> ChatTemplate:
-    """Find the template that a type names: ours first, and with an empty BOS.
+    """Find the template that a type names: fmtkit's own first, and with an empty BOS.
 
     Raises UnknownNameError, DependencyError where TRL is missing, TemplateError for a bad file.
     """
@@ -167,7 +167,7 @@ def _tokenizer_default(tokenizer: Tokenizer | None) -> ChatTemplate:
 
 
 def recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> ChatTemplate:
-    """Trust a foreign template that equals one of TRL's or of ours exactly.
+    """Trust a foreign template that equals one of TRL's or fmtkit's exactly.
 
     A run gives its tokenizer such a template: where it is read again, no worker process is started.
     """

@@ -71,7 +71,7 @@ class Store:
                 return None
 
     def put(self, file: Path, name: str, *, new: bool = False) -> None:
-        """Upload a file, replacing what is there; with `new`, raise FileExistsError instead."""
+        """Upload a file, replacing an existing one; with `new`, raise FileExistsError instead."""
         attempts = 0
 
         def upload() -> None:
@@ -112,7 +112,7 @@ class Store:
         storage.within(partial(self._system.pipe_file, path, data, mode=how))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file, replacing what is there."""
+        """Write a small file, replacing an existing one."""
         with errors(self.folder / name):
             storage.repeated(partial(self._pipe, self._path(name), data, "w"))
 

@@ -23,7 +23,7 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of one split; bounds are rows, or percents, and count from the end where negative."""
+    """A part of one split; bounds are rows, or percents, and count from the end where negative."""
 
     name: str
     start: int | None = None

@@ -54,7 +54,7 @@ _SEED = 42
 
 @dataclass(frozen=True)
 class Converted:
-    """The files of a dataset, and whether they were there already."""
+    """The files of a dataset, and whether they existed already."""
 
     train: Source
     evaluation: Source | None
@@ -295,7 +295,7 @@ def _expanded_all(names: Iterable[str]) -> list[str]:
 
 
 def _is_hub(path: str) -> bool:
-    """Return whether a path that is not there may be a dataset of the hub."""
+    """Return whether a path that does not exist may be a dataset of the hub."""
     if Path(path).suffix in {
         ".json",
         ".jsonl",

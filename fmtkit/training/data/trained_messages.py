@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLUMN = "trained_messages"
 """For each message of a row whether it says that it is trained on: true, false or null."""
 DETAIL_COLUMN = "train_details"
-"""For each message of a row the stretches of its content that are trained on, as JSON text, or null."""
+"""For each message of a row the parts of its content that are trained on, as JSON text, or null."""
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 

@@ -108,7 +108,7 @@ def _message(column: pa.ChunkedArray, name: str) -> pa.DataType:
 def _refuse_details(details: pa.ChunkedArray, name: str) -> None:
     if details.null_count < len(details):
         raise OptionError(
-            f"{name}: messages say which stretches of them are trained on (train_detail), and TRL has no "
+            f"{name}: messages say which parts of them are trained on (train_detail), and TRL has no "
             "place for that; fmtkit train masks them"
         )
 

@@ -333,7 +333,7 @@ def _hub_file(key: str, name: str, file: str) -> Path:
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = trouble or (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OptionError(
-            f"{key}: {name}: no such folder here, and the hub did not give its {file} ({reason})"
+            f"{key}: {name}: no such folder here, and the hub did not provide its {file} ({reason})"
         ) from error
     raise OptionError(f"{key}: {name}: no such folder")
 

@@ -47,7 +47,7 @@ class Timings:
     def add(
         self, name: str, seconds: Sequence[float], limit: float, samples: Sequence[Any]
     ) -> None:
-        """Take the seconds of each sample; `samples` are their descriptions."""
+        """Add the seconds of each sample; `samples` are their descriptions."""
         # One append for all: answers may be made in another thread.
         self.seconds.setdefault(name, []).extend(seconds)
         most = max(seconds, default=0.0)
@@ -224,7 +224,7 @@ class FailedSamples:
             print(f"warning: {finding}", file=sys.stderr)  # noqa: T201
 
     def _timings(self) -> list[Timings]:
-        """Return those of the run's rewards, where environments note theirs too, and rollout function."""
+        """Return the timings of the run's rewards, environments included, and of its rollout function."""
         of_rewards = [self.rewards.failures.timings] if self.rewards is not None else []
         of_rollout = getattr(getattr(self.trainer, "rollout_func", None), "timings", None)
         return [*of_rewards, of_rollout] if isinstance(of_rollout, Timings) else of_rewards

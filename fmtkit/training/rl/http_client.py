@@ -47,7 +47,7 @@ def post(
     """Post JSON and return the parsed answer; retry if no server accepted the call.
 
     With `repeats`, an interrupted call is made again as well, since it changes nothing on the server.
-    Raises CallError for whatever else happens.
+    Raises CallError for any other failure.
     """
     passing = (NotTakenError, BrokenOffError) if repeats else NotTakenError
     for pause in PAUSES:

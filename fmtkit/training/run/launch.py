@@ -1,6 +1,6 @@
 """How the training processes are started: one process, torchrun, or accelerate with a profile.
 
-The profiles are our own accelerate files, as data; the one in use is written to the run folder.
+The profiles are fmtkit's accelerate files, as data; the one in use is written to the run folder.
 """
 
 import sys

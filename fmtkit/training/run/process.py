@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         return _print_error(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the process ends here, and says of what
+    except Exception as error:  # noqa: BLE001 - the process ends here, and reports why
         return _print_error(failures.explained(error, run, OptionError))
 
 
@@ -194,7 +194,7 @@ def _check_world(work: Job, joined: int) -> None:
 
 
 def _callback(callback: Any) -> Any:
-    """Return one of our callbacks as one of transformers'."""
+    """Return one of fmtkit's callbacks as one of transformers'."""
     from transformers import TrainerCallback
 
     callback.__class__ = type(
@@ -331,7 +331,7 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
     for folder in ("model", merging.MERGED):
         if (run / folder).is_dir():
             card.write(run / folder, work, report, merged=folder == merging.MERGED)
-    # Last, since it says that everything else is there.
+    # Last, since it shows that everything else is written.
     atomic.write_json(run / "report.json", report)
     _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log)}")
 

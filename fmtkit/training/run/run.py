@@ -211,8 +211,8 @@ def launched(planned: Plan) -> int:
     home = user_modules.home_of_a_clone()
     if home is not None:
         environment["PYTHONPATH"] = os.pathsep.join([home, *_path(environment)])
-    # The command is ours: this interpreter, a module, and the run folder.
-    # Its stdout goes to stderr: a user's reward may print, and our stdout is for the result.
+    # The command is fmtkit's own: this interpreter, a module, and the run folder.
+    # Its stdout goes to stderr: a user's reward may print, and stdout is for the result.
     child = subprocess.Popen(planned.launch.command, env=environment, stdout=2)  # noqa: S603
     with interrupts.handling(lambda number, _: child.send_signal(number)):
         code = child.wait()

@@ -67,7 +67,7 @@ def of_run(
     Raises:
         OptionError: if there is no such folder, or no weights in it yet.
         ResumeError: if no run of this fmtkit prepared it.
-        UnknownNameError: for a checkpoint that is not there.
+        UnknownNameError: for a checkpoint that does not exist.
     """
     from fmtkit.core import runner
 

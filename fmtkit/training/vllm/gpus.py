@@ -30,5 +30,5 @@ def may_be_there(environment: Mapping[str, str]) -> bool:
 
 
 def is_known(environment: Mapping[str, str]) -> bool:
-    """Return whether the number of GPUs is known: named by the environment, or an NVIDIA driver is there."""
+    """Return whether the number of GPUs is known: named by the environment, or by an NVIDIA driver."""
     return "CUDA_VISIBLE_DEVICES" in environment or _DRIVER.is_dir()

@@ -1,4 +1,4 @@
-"""What a plan says of generation: by vLLM or a rollout function, prefetched or not.
+"""Generation in a plan: by vLLM or a rollout function, prefetched or not.
 
 Imports nothing heavy: a dry run reads it.
 """

@@ -178,7 +178,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def listener(port: int) -> Listener | None:
-    """Return the process that listens on a port; None if there is none that we may look at."""
+    """Return the process that listens on a port; None if there is none that may be inspected."""
     # vLLM and accelerate depend on it; a plan is made without them too.
     import psutil
 

@@ -18,8 +18,8 @@ def token_log_probs(logits: Tensor, tokens: Tensor, temperature: float = 1.0) ->
 def policy_loss(log_probs: Tensor, advantages: Tensor, valid: Tensor) -> Tensor:
     """Return −Σ log p·A over the valid blocks' tokens, over their number.
 
-    log_probs (B, G, M); advantages (B, M) and valid (B, M) bool hold one value a block, used at
-    every step.
+    log_probs (B, G, M); advantages (B, M) and valid (B, M) bool hold one value for each block, used at every
+    step.
     """
     weight = (advantages * valid)[:, None, :]
     count = valid.sum() * log_probs.shape[1]

@@ -1,4 +1,4 @@
-"""What a plan says of EBFT: its keys read together, and which keys of a configuration have no effect."""
+"""EBFT in a plan: its keys are checked together, and keys without an effect are noted."""
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
@@ -28,7 +28,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 
 
 def _drop_flash_attention(out: Resolution) -> None:
-    """Take flash attention from what loads the model: where it is not installed, loading fails."""
+    """Remove flash attention from the arguments that load the model: loading fails if it is not installed."""
     attention = out.model.get("attn_implementation")
     if attention is None or "flash" not in str(attention.value):
         return

@@ -113,7 +113,7 @@ class DynamicSampling:
         return ready
 
     def answers(self, generate: Callable[[list[Any]], Any], prompts: list[Any]) -> Any:
-        """Return what TRL's `_generate` does, for a batch with as few groups without a signal as possible.
+        """Return what TRL's `_generate` returns, for a batch with as few groups without a signal as possible.
 
         The trainer's rows and the prompts are exchanged in place, since TRL reads them
         again. Raises NoSignalError where no group has a signal after the last round.

@@ -109,7 +109,9 @@ class _Keeper:
 
 
 def keeper(table: SampleTable, trainer: Any) -> Any:
-    """Return the callback, for a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and ours."""
+    """Return the callback, for a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and
+    fmtkit's.
+    """
     from transformers import TrainerCallback
 
     sample_keeper = _Keeper(table, trainer)

@@ -55,7 +55,7 @@ def run_body(row: Mapping[str, Any], sampling: Mapping[str, float]) -> bytes:
     """Return the body of /run: the row, with the trainer's sampling in the request to the model.
 
     Temperature and nucleus are the trainer's, since it corrects for no others; a limit on the tokens of
-    a turn that is in the row holds. Other keys would be refused: the server knows OpenAI's alone.
+    a turn that is in the row holds. Other keys would be refused: the server knows only OpenAI's.
     """
     params = dict(row.get(PARAMS) or {})
     for name in ("temperature", "top_p"):

@@ -46,7 +46,7 @@ class Cutting:
         return list(parts(batch, starts, self.groups or groups_each(len(starts), workers)))
 
 
-class _Standing:
+class _UserReward:
     """Base of the wrappers of a user's function: its properties, and the checks of the batch."""
 
     failures: "Failures | None" = None
@@ -76,7 +76,7 @@ class _Standing:
         return [0.0] * len(batch)
 
     def finish(self, batch: Batch, scored: Scored) -> list[Value]:
-        """Return the rewards after the judge has seen them; keep what failed and how long it took."""
+        """Return the rewards after they are recorded for the batch; keep what failed and how long it took."""
         values = scored.values
         if self.failures is not None:
             self.failures.add(scored.failed)
@@ -89,7 +89,7 @@ class _Standing:
         return values
 
 
-class Reward(_Standing):
+class Reward(_UserReward):
     """A function that returns its rewards; `pool` runs it in other processes."""
 
     pool: Pool | None = None
@@ -114,7 +114,7 @@ class Reward(_Standing):
         return self.finish(batch, Scored.joined(parts))
 
 
-class AsyncReward(_Standing):
+class AsyncReward(_UserReward):
     """A coroutine function; it runs on its own loop, since a blocking call would stop TRL's."""
 
     async def __call__(

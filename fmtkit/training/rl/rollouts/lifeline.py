@@ -101,7 +101,8 @@ class Lifeline:
         """Return what a request returns, or raise what it raises.
 
         Raises ServerLostError for one that takes too long, and for a server that is frozen meanwhile;
-        StoppedError after a signal. The request is then left running, since its socket is not ours to close.
+        StoppedError after a signal. The request is then left running, since its socket belongs to TRL's
+        client.
         """
         waiting = Call(call)
         begun = well = asked = time.monotonic()

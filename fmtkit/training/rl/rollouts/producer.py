@@ -130,7 +130,7 @@ class Pending:
 
 
 class Producer:
-    """Asks for batches ahead of time, and hands their answers to TRL when their turn comes."""
+    """Requests batches ahead of time, and passes their answers to TRL when it needs them."""
 
     def __init__(self, trainer: Any, generation: Generation, depth: int) -> None:
         self.trainer = trainer

@@ -1,9 +1,10 @@
-"""The policy of a run as an OpenAI-compatible server on loopback, which notes every token of a conversation.
+"""The policy of a run as an OpenAI-compatible server on loopback, which records every token of a
+conversation.
 
-Each conversation has an address of its own, so that its client needs only a base URL. What a
-request reads is put together from the tokens that were sampled before and those of the new messages
-alone: nothing that the model wrote is tokenized again. A conversation that has no room left gets the answer
-that OpenAI's API has for a context that is full, and ends.
+Each conversation has an address of its own, so that its client needs only a base URL. The prompt of a request
+consists of the tokens exchanged before and those of the new messages: nothing that the model wrote is
+tokenized again. A conversation that has no room left gets the answer that OpenAI's API has for a context that
+is full, and ends.
 """
 
 import copy

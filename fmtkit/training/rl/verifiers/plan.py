@@ -1,4 +1,4 @@
-"""What a plan says of a `verifiers` environment: its dataset is that of the run, and the keys fit.
+"""A `verifiers` environment in a plan: its dataset is that of the run, and its keys must fit each other.
 
 Imports nothing heavy and starts nothing: a dry run reads it.
 """

@@ -84,7 +84,7 @@ class Episode:
             self._end(self._url)
 
     def close(self) -> None:
-        """Refuse whatever is asked from now on."""
+        """Refuse all further requests."""
         self._is_over = True
         self._end(self._url)
 
