@@ -5,7 +5,7 @@ the decision: if a run is killed after it, the next run to the same OUT finishes
 previous run is removed first and the new one comes last, so that an existing report is true.
 
 .OUT.partial  .STEM.quarantine.jsonl.partial  .STEM.report.json.partial
-.STEM.report.json.replaced   the report of the run before, while the files change places
+.STEM.report.json.replaced   the report of the previous run, while the files are exchanged
 """
 
 import os

@@ -4,9 +4,9 @@ Nothing there is renamed or appended to. Each file is completed in a temporary f
 under its final name. A folder's shards are named for their tasks, `{split}-{task}-{number}`; its manifest
 comes last and completes it. Until then it has
 
-_fmtkit/run-000000.json          who writes here: made only where there is none, the highest number counts
+_fmtkit/run-000000.json          who writes here: created only if it does not exist; the highest number counts
 _fmtkit/000000-000000.json       what a resumed run needs after a checkpoint: first run, checkpoint
-_fmtkit/000000-000000.quarantine.jsonl   the rows that were bad since the checkpoint before
+_fmtkit/000000-000000.quarantine.jsonl   bad rows since the previous checkpoint
 _fmtkit/000000-task-000000.json  what a worker did (`fmtkit.writing.task_output`)
 _fmtkit/000000-task-000000.quarantine.jsonl
 """

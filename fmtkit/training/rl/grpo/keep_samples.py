@@ -109,9 +109,7 @@ class _Keeper:
 
 
 def keeper(table: SampleTable, trainer: Any) -> Any:
-    """Return the callback, for a trainer that keeps `_logs`, as TRL's GRPO and RLOO trainers do, and
-    fmtkit's.
-    """
+    """Return the callback, for a trainer that keeps `_logs`, as the GRPO and RLOO trainers of TRL do."""
     from transformers import TrainerCallback
 
     sample_keeper = _Keeper(table, trainer)

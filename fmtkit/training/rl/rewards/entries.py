@@ -2,8 +2,8 @@
 
 rewards.accuracy                      a function of rewards.py next to the config, or of an installed module
 scores/rewards.py:accuracy            the same, by its file
-fmtkit.rewards.accuracy               one of fmtkit's own; options: {fmtkit.rewards.length_target: {target:
-200}} models/judge, org/judge               a reward model: a folder with config.json, or a hub id
+fmtkit.rewards.accuracy               of fmtkit; options: {fmtkit.rewards.length_target: {target: 200}}
+models/judge, org/judge               a reward model: a folder with config.json, or a hub id
 """
 
 import inspect

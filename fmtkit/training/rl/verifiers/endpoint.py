@@ -1,5 +1,4 @@
-"""The policy of a run as an OpenAI-compatible server on loopback, which records every token of a
-conversation.
+"""An OpenAI-compatible server on loopback for the policy of a run, which records every token.
 
 Each conversation has an address of its own, so that its client needs only a base URL. The prompt of a request
 consists of the tokens exchanged before and those of the new messages: nothing that the model wrote is
