@@ -10,7 +10,7 @@ EPOCH = "SOURCE_DATE_EPOCH"
 
 
 def now() -> datetime:
-    """Return the time here, or that of SOURCE_DATE_EPOCH, in whole seconds; a run asks once.
+    """Return the local time, or that of SOURCE_DATE_EPOCH, in whole seconds; a run calls this once.
 
     Raises OptionError if SOURCE_DATE_EPOCH is not a number of seconds.
     """

@@ -1,4 +1,4 @@
-"""OpenAI chat: messages with weights, tool calls and tools, one conversation a line."""
+"""OpenAI chat: messages with weights, tool calls and tools, one conversation on each line."""
 
 from fmtkit.columns.exports import must_have_reply, weighed
 from fmtkit.core.tables import Conversation

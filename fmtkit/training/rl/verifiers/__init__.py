@@ -6,5 +6,5 @@ imported here. Source: https://github.com/PrimeIntellect-ai/verifiers, as its re
 `run` writes the dataset of the environment before the conversion and serves the environment while the
 training processes run, both by `bridge`, which the environment's interpreter runs. In the training
 process `rollout` runs an episode for each row: the environment asks `endpoint` for the model's turns,
-which notes the tokens, and the bridge answers with the reward of the rubric.
+which records the tokens, and the bridge answers with the reward of the rubric.
 """
