@@ -4,16 +4,21 @@ import doctest
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 import pytest
 from versions import as_pinned
 
+from fmtkit import columns
 from fmtkit.core import codes
-from fmtkit.formats import registry
+from fmtkit.core.runner import Runner
+from fmtkit.formats import registry, target_registry
 from fmtkit.inspection.advice import ADVICE
+from fmtkit.writing.formats import Format
 
 ROOT = Path(__file__).parents[1]
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -107,6 +112,24 @@ def test_every_code_says_what_to_do():
     page = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     for code in [*codes.REASONS, *codes.WARNINGS, *ADVICE]:
         assert f"| `{code}` |" in page, code
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("add-a-format", signature(registry.converter).parameters),
+        ("add-a-format", [n for n in vars(columns) if get_origin(vars(columns)[n]) is Annotated]),
+        ("add-a-method", [f.name for f in fields(Runner)]),
+        ("add-an-output", [f.name for f in fields(Format)]),
+        ("targets", signature(target_registry.target).parameters),
+    ],
+    ids=["converter", "columns", "runner", "output", "target"],
+)
+def test_what_an_extension_declares_is_explained(page, names):
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    heads = " ".join(re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE))
+    explained = set(re.findall(r"`(\w+)(?:\([^`]*\))?`", heads))
+    assert sorted(set(names) - explained) == []
 
 
 def test_the_page_of_formats_begins_with_a_screen_that_leads_to_every_type():

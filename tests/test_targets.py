@@ -303,6 +303,23 @@ def test_a_plugin_adds_a_target(tmp_path: Path) -> None:
     target_registry.forget(str(plugin))
 
 
+def test_the_target_of_the_page_writes_rows_that_its_type_reads_back(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "targets.md").read_text(encoding="utf-8")
+    plugin, out = tmp_path / "quiz.py", tmp_path / "quiz.jsonl"
+    plugin.write_text(page.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    rows = [
+        {"instruction": "Tea?", "output": "Yes.", "system": "Be brief."},
+        {"instruction": "Milk?", "output": "No.", "history": [["Sugar?", "No."]]},
+        {"instruction": "Cup?", "output": "Yes."},
+    ]
+    report = fmtkit.convert(rows, "alpaca", out, to="quiz", plugins=[plugin])
+    assert (report.rows_written, report.no_place) == (2, {"turns": 1})
+    assert read_lines(out)[0] == {"ask": "Tea?", "say": "Yes.", "rules": "Be brief."}
+    again = fmtkit.table(out, "quiz", plugins=[plugin])
+    assert again.equals(fmtkit.table([rows[0], rows[2]], "alpaca"))
+    target_registry.forget(str(plugin))
+
+
 def test_consumers_find_the_rows_by_what_stands_beside_them(tmp_path: Path) -> None:
     pairs = [{"question": "q", "chosen": "a", "rejected": "b"}]
     fmtkit.convert(pairs, "intel", tmp_path / "out", to="llama-factory")

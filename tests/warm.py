@@ -32,7 +32,11 @@ IMPORTED = (
         "fmtkit.training.planning.checklist",
         "fmtkit.training.config.keys",
     ),
-    *("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.nemo_gym.plan", "fmtkit.reports.survey_outputs"),
+    *(
+        "fmtkit.training.rl.grpo.plan",
+        "fmtkit.training.rl.nemo_gym.plan",
+        "fmtkit.reports.survey_outputs",
+    ),
     *(
         "fmtkit.reports.console",
         "fmtkit.commands.listings",

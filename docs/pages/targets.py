@@ -48,8 +48,62 @@ data_dir="OUT/data")` unchanged; `fmtkit.to_trl(table)` does the same with a tab
 `llama-factory` writes `dataset_info.json` next to the rows of a folder, and `axolotl` the lines of `datasets:`. For a single
 file, both are printed and are in the report as `beside`.
 
-A package adds a target as it adds a type: a function with the decorator `@fmtkit.target(...)`, in a file that `--plugin`
-names, or as an entry point of the group `fmtkit.targets`.
+"""
+
+OWN = """
+## Add a target
+
+A target is a function that takes a canonical table and returns the columns of the written rows, as expressions over whole
+columns. This file, `quiz.py`, adds the target `quiz` and the type that reads its rows back:
+
+```python
+\"\"\"Quizzes: a question, its answer, and the rules before them.\"\"\"
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.columns.dialogs import completion, dialog
+from fmtkit.columns.exports import question, system_text, text_of_reply
+from fmtkit.core.tables import Completion
+from fmtkit.formats.registry import converter
+from fmtkit.formats.target_registry import Rows, target
+
+
+@converter()
+def read(ask: Text, say: Text, rules: Text = ABSENT) -> Completion:
+    \"\"\"https://example.org/quizzes.\"\"\"
+    return completion(dialog(system=rules, user=ask), dialog(assistant=say))
+
+
+@target(reads="quiz", holds=("system",), system="first")
+def write(table: Completion) -> Rows:
+    \"\"\"https://example.org/quizzes.\"\"\"
+    return {
+        "ask": question(table.prompt),
+        "say": text_of_reply(table.completion),
+        "rules": system_text(table.prompt),
+    }
+```
+
+`fmtkit convert rows.jsonl --type alpaca --plugin quiz.py --to quiz -o quiz.jsonl` writes such rows. The target is named
+after its file. An installed package adds it by an entry point of the group `fmtkit.targets`, whose value is the module.
+fmtkit calls the function after it has quarantined the rows that the layout cannot hold, or dropped the fields that
+`--allow-loss` names; the keywords of `@target(...)` (also `fmtkit.target`) declare what it can hold:
+
+| keyword | meaning |
+| --- | --- |
+| `reads` | the type that reads the rows back |
+| `holds` | the fields that the layout can hold, by the names under [Dropped fields](#dropped-fields), and `developer` for turns of this role |
+| `system` | where system prompts may be: in any turn (`turns`), or only a non-empty one as the first turn (`first`) |
+| `json` | dotted paths of columns that hold JSON text and are written as values |
+| `calls` | how tool calls are written: `any` way, with arguments as JSON `text`, or as a `bare` list of functions |
+| `formats` | formats of the written files, the default first |
+| `keeps` | whether columns of `--keep` are written too |
+| `text` | whether the function takes conversations that are rendered to text |
+| `beside` | a function that makes the file next to the rows: (name of OUT, path of the rows, columns) → (name, text) |
+| `name` | the target's name, if it is not that of the file |
+
+If the function has a parameter `wide`, it is told whether messages may have more keys than role and content. Rows that
+only their values show to be impossible are refused by a `Problem` (`no_place` in `fmtkit.columns.exports`), as in a
+[converter](add-a-format.md#the-body).
 """
 
 CHAT = {
@@ -92,7 +146,7 @@ def text() -> str:
         found = [t for t in every if t.name == name]
         parts.append(f"\n### {name}\n\n{found[0].summary}.\n")
         parts += [_example(t) for t in found if t.takes.name() in ROWS]
-    return "".join(parts)
+    return "".join([*parts, OWN])
 
 
 def _held(found: Target) -> str:
