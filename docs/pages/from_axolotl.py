@@ -26,13 +26,13 @@ A config that works with axolotl is read as it is: `fmtkit train -c config.yaml 
 a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows which tokens are
 trained on, and `fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
 
-- **honoured**: it changes what it changes in axolotl. `--dry-run` says where each goes, and who set what.
+- **honoured**: it changes what it changes in axolotl. `--dry-run` shows where each key goes, and what set each argument.
 - **note**: it changes only speed or memory, or has no effect. The plan says so, once.
 - **refused**: it changes what is trained, and TRL, PEFT and accelerate cannot do it. All such keys of a
   file are named at once, each with its line, the reason and what to do; the exit code is 2.
 
-A key that is null asks for nothing, and so does a switch that is false. An unknown key is an
-error with the nearest name. Mistakes are shown with their line:
+A key that is null counts as unset, and so does a switch that is false. An unknown key is an
+error that names the closest known one. Mistakes are shown with their line:
 
 ```text
 fmtkit: config.yaml:4: lora_r: 'many' is not a whole number from 1 [value]
@@ -55,7 +55,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     (
         "TRL adds the tokenizer's EOS to a reply of text that ends with the template's own end of turn",
         "a reply ends as the template ends it",
-        "a model that learns both says both",
+        "a model that learns both writes both",
     ),
     (
         "the end of a turn is trained on where it is the tokenizer's EOS, or among `eot_tokens`",
@@ -84,13 +84,13 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "a misspelled `type` is read as no type",
-        "it is an error with the nearest name",
+        "it is an error that names the closest known type",
         "a run would train on something else",
     ),
     (
         "`val_set_size` takes a share of the rows",
         "the same; `split_by: prompts` keeps rows with one prompt on one side",
-        "an evaluation on prompts that were trained on says little",
+        "an evaluation on prompts that were trained on proves little",
     ),
     (
         "`evals_per_epoch` without rows to evaluate on does nothing",
@@ -198,7 +198,7 @@ def _comparing() -> str:
     rules = "".join(f"| `{name}` | {about} |\n" for name, about in RULES.items())
     only = "".join(f"| `{name}` | {about} |\n" for name, about in ONLY.items())
     head = "|---|---|\n"
-    return f"{_COMPARING}| rule | means |\n{head}{rules}\n{_ONLY}| why | means |\n{head}{only}"
+    return f"{_COMPARING}| rule | meaning |\n{head}{rules}\n{_ONLY}| reason | meaning |\n{head}{only}"
 
 
 _COMPARING = """## Compare with what axolotl prepared
@@ -213,11 +213,11 @@ fmtkit compare config.yaml --against last_run_prepared/HASH
 Rows are aligned by their content: axolotl shuffles when it prepares, and packs. Texts of pairs and single
 replies are tokenized as TRL does in axolotl's trainers, with their BOS and EOS. The exit code is 0 where
 both have the same rows, 1 where one differs or is on one side only; `--rows N` shows N examples of
-each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schema comparison`. A row that
-differs does so by one rule or by several:
+each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schema comparison`. Each row that
+differs is named by one or more rules:
 
 """
-_ONLY = """A row that is on one side only is there for one of these reasons, as far as both datasets show:
+_ONLY = """Why a row is on one side only, as far as the two datasets show:
 
 """
 

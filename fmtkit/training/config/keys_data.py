@@ -3,7 +3,7 @@
 from fmtkit.training.config.key import Key
 
 KEYS: tuple[Key, ...] = (
-    Key("datasets", "datasets", "fmtkit", "what to train on, one entry a source"),
+    Key("datasets", "datasets", "fmtkit", "what to train on, one entry per source"),
     Key("test_datasets", "datasets", "fmtkit", "what to evaluate on", aliases=("eval_datasets",)),
     Key("dataset_name", "text", "fmtkit", "one source, as in TRL's files; short for datasets"),
     Key(
