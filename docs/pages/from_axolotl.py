@@ -198,7 +198,9 @@ def _comparing() -> str:
     rules = "".join(f"| `{name}` | {about} |\n" for name, about in RULES.items())
     only = "".join(f"| `{name}` | {about} |\n" for name, about in ONLY.items())
     head = "|---|---|\n"
-    return f"{_COMPARING}| rule | meaning |\n{head}{rules}\n{_ONLY}| reason | meaning |\n{head}{only}"
+    return (
+        f"{_COMPARING}| rule | meaning |\n{head}{rules}\n{_ONLY}| reason | meaning |\n{head}{only}"
+    )
 
 
 _COMPARING = """## Compare with what axolotl prepared

@@ -11,7 +11,7 @@ HEAD = f"""\
 {NOTICE}
 # Modules
 
-How they hang together is in [Design](design.md). A module is named by the one thing that it is about.
+[Design](design.md) explains how they fit together. Each module is named after the one thing that it is about.
 """
 
 

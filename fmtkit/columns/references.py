@@ -1,4 +1,4 @@
-"""What converters of EBFT call: which reply of a conversation becomes the reference.
+"""Functions of EBFT's converters: which reply of a conversation becomes the reference.
 
 A target is an assistant turn with a user or tool turn somewhere before it.
 """

@@ -1,1 +1,1 @@
-"""What there is by name: source formats and targets, the schemas of their rows, and shipped resources."""
+"""Lookup by name: source formats and targets, the schemas of their rows, and shipped files."""

@@ -1,4 +1,4 @@
-"""What fmtkit ships beside its code, by name."""
+"""Files that fmtkit ships beside its code, by name."""
 
 import json
 from importlib.resources import files

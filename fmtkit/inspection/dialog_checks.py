@@ -1,4 +1,4 @@
-"""What can be wrong with the messages of a column of conversations, looked at all at once."""
+"""What can be wrong with the messages of a column of conversations, checked all at once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Put a column of texts together from pieces: constants, contents and made texts, copied once.
+"""Assembles a column of texts from pieces: constants, contents and derived texts, copied once.
 
 Each piece is an Arrow string view (16 bytes: size, buffer, offset); casting the views to strings
 concatenates the pieces in one buffer, so that the text of a row is the run of its pieces.

@@ -1,1 +1,1 @@
-"""Faces of a survey: terminal, JSON, HTML."""
+"""Outputs of a survey: on a terminal, as JSON, as a page, as a picture."""
