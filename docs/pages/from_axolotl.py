@@ -26,7 +26,8 @@ A config that works with axolotl is read as it is: `fmtkit train -c config.yaml 
 a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows which tokens are
 trained on, and `fmtkit convert -c config.yaml` writes its rows. A key has one of three answers:
 
-- **honoured**: it changes what it changes in axolotl. `--dry-run` shows where each key goes, and what set each argument.
+- **honoured**: it changes what it changes in axolotl. `--dry-run` shows where each key goes, and what set
+  each argument.
 - **note**: it changes only speed or memory, or has no effect. The plan says so, once.
 - **refused**: it changes what is trained, and TRL, PEFT and accelerate cannot do it. All such keys of a
   file are named at once, each with its line, the reason and what to do; the exit code is 2.
