@@ -136,7 +136,7 @@ def test_the_errors_are_of_their_kind(model):
 def test_what_is_neither_a_folder_nor_of_the_hub_is_named(model, name, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     plan = planned(name, tokenizer_config=str(model))
-    assert f"base_model: {name}: no such folder here, and the hub did not give" in refused(plan)
+    assert f"base_model: {name}: no such folder here, and the hub did not provide" in refused(plan)
 
 
 def test_a_path_beside_a_folder_is_never_asked_of_the_hub(model, tmp_path, monkeypatch):
