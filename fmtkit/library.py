@@ -1,4 +1,4 @@
-"""The Python API: what `import fmtkit` offers. Each function does what the command of its name does.
+"""The Python API: what `import fmtkit` offers. A function named after a command does what that command does.
 
 A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a polars DataFrame, a
 `datasets.Dataset`, rows as dicts, or a list of these. Keyword arguments are the options of the command

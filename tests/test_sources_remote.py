@@ -1,12 +1,15 @@
 """URLs: what is not there, does not answer or breaks off is one line, and within seconds."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from fmtkit.core import hub_access, reachability, storage
 from fmtkit.core.errors import SourceError
+from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
 
 fsspec = pytest.importorskip("fsspec")
@@ -114,3 +117,64 @@ def test_a_hub_that_cannot_be_reached_is_said_to_be_so(closed_port, tmp_path, mo
     finally:
         hub_access.trouble.cache_clear()
     assert "the hub cannot be reached (127.0.0.1: Connection refused)" in said
+
+
+class Ranges(BaseHTTPRequestHandler):
+    """A web server's answers: one file, whole or in ranges, with the header that names its version."""
+
+    protocol_version = "HTTP/1.1"
+    content = b""
+    version = ("ETag", '"1"')
+
+    def do_HEAD(self):
+        self.answer(send=False)
+
+    def do_GET(self):
+        self.answer(send=True)
+
+    def answer(self, *, send):
+        cls, part = type(self), type(self).content
+        asked = self.headers.get("Range", "").removeprefix("bytes=")
+        if asked:
+            first, _, last = asked.partition("-")
+            part = part[int(first) : int(last) + 1]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(cls.content)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header(*cls.version)
+        self.end_headers()
+        if send:
+            self.wfile.write(part)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("header", "old", "new"),
+    [
+        ("ETag", '"1"', '"2"'),
+        ("Last-Modified", "Tue, 01 Sep 2026 10:00:00 GMT", "Tue, 01 Sep 2026 10:00:01 GMT"),
+    ],
+)
+def test_a_file_of_a_web_server_that_is_replaced_while_it_is_read(monkeypatch, header, old, new):
+    """The client reads on in the new file; without a check the rows of two versions would be mixed."""
+    monkeypatch.setattr(remote, "FIRST_BYTES", 1000)
+    monkeypatch.setattr(remote, "MOST_BYTES", 1000)
+    lines = b'{"a": "old"}\n' * 1000
+    monkeypatch.setattr(Ranges, "content", lines)
+    monkeypatch.setattr(Ranges, "version", (header, old))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (location,) = remote.remote(f"http://127.0.0.1:{server.server_address[1]}/a.jsonl")
+        with location.open() as file:
+            assert file.read(1000) == lines[:1000]
+            Ranges.content, Ranges.version = lines.replace(b"old", b"new"), (header, new)
+            with pytest.raises(OSError, match="it changed while it was read"):
+                file.read(1000)
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -97,6 +97,25 @@ def test_a_server_without_development_endpoints_is_told():
         server.check(url(port), "a/m", rank=8, start=START)
 
 
+@pytest.mark.parametrize(
+    ("models", "info", "words"),
+    [
+        ("<html>", "{}", r"/v1/models answered '<html>', which is no JSON object"),
+        ("[]", "{}", r"answered '\[\]', which is no JSON object"),
+        ("{}", "{}", "/v1/models lists no models"),
+        ('{"data": ["a/m"]}', "{}", "/v1/models lists no models"),
+        ('{"data": [{"id": "a/m"}]}', "", "which is no JSON object"),
+        ('{"data": [{"id": "a/m"}]}', '{"vllm_config": "text"}', "holds no vllm_config"),
+    ],
+)
+def test_a_server_that_is_not_vllm_is_one_line(monkeypatch, models, info, words):
+    answers = {"/v1/models": models, "/server_info": info}
+    monkeypatch.setattr(Server, "_ask", lambda self, path, *_: answers[path.partition("?")[0]])
+    with pytest.raises(ServerError, match=words):
+        server.check(Server("http://host:1"), "a/m", rank=8, start=START)
+    assert Server("http://host:1").instance() is None
+
+
 def test_a_server_that_fits_has_at_most_a_note():
     stub = vllm.Stub("a/m", **NCCL)
     with vllm.serving(stub) as port:
@@ -296,7 +315,8 @@ def test_the_training_process_waits_before_it_loads_a_model(model, tmp_path, cap
     """The base model does not even exist; what is told is that the server is not there."""
     work = online.make_job(tmp_path, model)
     port = free_port()
-    trainer = {"use_vllm": True, "vllm_server_port": port, "vllm_server_timeout": 0}
+    served = {"use_vllm": True, "vllm_mode": "server"}
+    trainer = {**served, "vllm_server_port": port, "vllm_server_timeout": 0}
     gone = replace(work, model="no/such", trainer={**work.trainer, **trainer})
     gone.write()
     assert process.main([gone.run]) == 1
@@ -306,7 +326,8 @@ def test_the_training_process_waits_before_it_loads_a_model(model, tmp_path, cap
 def test_the_rank_that_the_server_must_take_is_the_adapters(model, tmp_path):
     work = online.make_job(tmp_path, model)
     with vllm.serving(vllm.Stub(model)) as port:
-        trainer = {"use_vllm": True, "vllm_server_port": port, "vllm_server_host": "127.0.0.1"}
+        trainer = {"use_vllm": True, "vllm_mode": "server", "vllm_server_port": port}
+        trainer["vllm_server_host"] = "127.0.0.1"
         served = replace(
             work,
             trainer={**work.trainer, **trainer},

@@ -1,22 +1,22 @@
 """What a reader of JSON lines must know: which values it reads, what may be there, what they become.
 
-A spec is made of kinds (`spec_of`) and is plain data: frozen, picklable, without a mapping or a class
-that knows a rule. A reader calls a line clean where all of the following holds, and leaves every other
-line to the strict parser:
+A spec is made from kinds (`spec_of`) and is plain data: frozen, picklable, without functions. A reader
+converts a line itself if the line is clean, and leaves every other line to the strict parser. A line is
+clean if all of the following holds:
 
 - it is UTF-8 and one JSON object, nested at most `max_depth` deep, without raw control characters;
-- no used value holds, at any depth, a key twice, half a surrogate pair, NaN, or a number beyond 64 bits
-  (an integer outside of int64, a real that is infinite as a double); no object on the path to a used
-  value holds the path's key twice; what is not used has no half of a surrogate pair in a text or a
-  key, and no real that is infinite as a double and whose exponent is beyond 308 and its decimals;
+- no used value holds, at any depth, a duplicate key, a lone surrogate, NaN, or a number beyond 64 bits
+  (an integer outside int64, a real that is infinite as a double); no object on the path to a used
+  value holds the path's key twice; values that are not used hold no lone surrogate in a text or a
+  key, and no real that is infinite as a double and whose exponent exceeds 308 plus its decimals;
 - a key of `media` is absent or null, "", false, 0, {}, [] or a list of nulls;
-- each column's value is one that its node allows. A value is absent if a key of its path is, or if
-  it is null: a required one may be neither, of the others both become null; anything but an object
-  on the path to it refuses the line. One column of each group of `any_of` is there.
+- each column's value is one that its node allows. A value is absent if a key of its path is absent or
+  the value is null. A required value must not be absent; an optional one becomes null. Every value on
+  the path to it must be an object. At least one column of each group of `any_of` is present.
 
-Texts are the decoded ones. Doubles are those that Python's `float()` makes of the bytes. JSON text
-(`RawNode`, calls) is canonical: without blanks outside of strings, keys in their order, escapes only
-where JSON asks for them (as short as there are), numbers byte for byte as they were written.
+Texts are decoded. Doubles equal what Python's `float()` makes of the bytes. JSON text (`RawNode`, calls)
+is canonical: no blanks outside strings, keys in their order, only the escapes that JSON requires (each
+in its shortest form), numbers byte for byte as they were written.
 """
 
 from collections.abc import Sequence
@@ -216,7 +216,7 @@ class ReadSpec:
 
     columns: tuple[ReadColumn, ...]
     watched: tuple[ReadColumn, ...]
-    """Values whose texts are wanted too: for the judgement nobody uses them."""
+    """Columns that no output uses but that may carry turns (`fmtkit.converting.unread_turns`)."""
     any_of: tuple[tuple[str, ...], ...]
     """Groups of columns, by name; each line has one of each group."""
     media: tuple[str, ...]

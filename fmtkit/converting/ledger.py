@@ -20,7 +20,7 @@ TERMS = (
     "no_pair",
     "joined",
 )
-_BESIDE = ("unpaired", "rows_written", "blank_lines")
+_ADDITIONAL = ("unpaired", "rows_written", "blank_lines")
 """What is counted in addition, and is not a term of the sum."""
 
 
@@ -146,7 +146,7 @@ class Ledger:
 
     def merge(self, other: "Ledger") -> None:
         """Add the counts of another ledger."""
-        for name in ("rows_read", *TERMS, *_BESIDE):
+        for name in ("rows_read", *TERMS, *_ADDITIONAL):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("reasons", "warnings", "unread", "losses", "no_place"):
             getattr(self, name).update(getattr(other, name))
@@ -165,7 +165,7 @@ class Ledger:
         """Return the ledger with its counters sorted, as it is in reports and journals."""
         out: dict[str, object] = {"rows_read": self.rows_read}
         out |= {term: getattr(self, term) for term in TERMS}
-        out |= {name: getattr(self, name) for name in _BESIDE}
+        out |= {name: getattr(self, name) for name in _ADDITIONAL}
         out["reasons"] = dict(sorted(self.reasons.items()))
         out["warnings"] = dict(sorted(self.warnings.items()))
         out["unread_columns"] = dict(sorted(self.unread.items()))
@@ -176,7 +176,7 @@ class Ledger:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
         """Read what `as_dict` wrote."""
-        counts = {name: data[name] for name in ("rows_read", *TERMS, *_BESIDE)}
+        counts = {name: data[name] for name in ("rows_read", *TERMS, *_ADDITIONAL)}
         ledger = cls(**counts)
         ledger.reasons.update(data["reasons"])
         ledger.warnings.update(data["warnings"])
@@ -202,7 +202,7 @@ class ErrorLimit:
             return cls(share=float(text[:-1]) / 100)
         return cls(rows=int(text))
 
-    def is_passed(self, ledger: Ledger) -> bool:
+    def is_exceeded(self, ledger: Ledger) -> bool:
         """Return whether there are more bad rows than allowed."""
         if self.rows is not None:
             return ledger.bad > self.rows
@@ -220,7 +220,7 @@ def why_ended(
         first = rejects[0]
         place = first.line if first.line is not None else f"row {first.row}"
         return f"{source}:{place}: {first.code}: {first.message} (--on-error fail)"
-    if options.max_errors is not None and ErrorLimit.parse(options.max_errors).is_passed(ledger):
+    if options.max_errors is not None and ErrorLimit.parse(options.max_errors).is_exceeded(ledger):
         return (
             f"{ledger.bad:,} of {ledger.rows_read:,} rows are bad, more than --max-errors "
             f"{options.max_errors} allows"

@@ -34,13 +34,13 @@ class Paired:
     """Preference rows with `__row`, the rows without a pair, and counts of rankings.
 
     A source row may hold several rankings (`fmtkit.columns.expansion`): it is without a pair if none of them
-    makes one; `unpaired` counts the rankings without a pair in the other rows.
+    makes one; `some_without_pair` counts the rankings without a pair in the other rows.
     """
 
     frame: pl.DataFrame
     without_pair: pl.Series
     tied: int
-    unpaired: int
+    some_without_pair: int
 
 
 def check_policy(policy: str) -> str:

@@ -684,7 +684,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
         paired = pairing.pair_up(frame, job.pairs, job.options.seed)
         frame, without_pair = paired.frame, paired.without_pair.to_numpy()
         warnings["rank_tie"] += paired.tied
-        warnings["ranking_without_pair"] += paired.unpaired
+        warnings["ranking_without_pair"] += paired.some_without_pair
     unpaired = 0
     if job.unpairs:
         unpaired, frame = frame.height, pairing.unpair(frame)

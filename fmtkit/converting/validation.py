@@ -56,7 +56,7 @@ class Findings:
             return 0
         if self.limit.rows is None and self.limit.share is None:
             return 1
-        return int(self.limit.is_passed(self.ledger))
+        return int(self.limit.is_exceeded(self.ledger))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many rows are sound, and the findings."""

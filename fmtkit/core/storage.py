@@ -59,8 +59,8 @@ _PERMANENT = (
     TypeError,
 )
 """Errors that a retry does not help against."""
-_VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "blob_id", "mtime", "LastModified",
-          "last_modified", "created", "modify")  # fmt: skip
+_VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "Content-MD5", "blob_id", "mtime",
+          "LastModified", "Last-Modified", "last_modified", "created", "modify")  # fmt: skip
 """Keys of fsspec's info that change with the content of a file, the most reliable first."""
 _RETRIED_STATUS = frozenset({408, 425, 429})
 """4xx statuses after which the same request may succeed."""

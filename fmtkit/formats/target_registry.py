@@ -41,8 +41,6 @@ LOSSES: dict[str, str] = {
 """Field that `--allow-loss` may name, besides kept columns -> what is dropped."""
 _NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names if key.name in LOSSES}
 _NAMES |= {"weights": "train", "developer": "system"}
-MARGINAL = frozenset({"arguments", "content"})
-"""Fields of form only: that a target does not keep them is not reported."""
 
 
 @dataclass(frozen=True)

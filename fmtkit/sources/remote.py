@@ -21,8 +21,8 @@ FIRST_BYTES = 1 << 20
 """Range size for random access."""
 MOST_BYTES = 16 << 20
 """Range size for sequential reads: the latency of a request equals the transfer of some megabytes."""
-_UNPINNED = frozenset({"gs", "az", "abfs"})
-"""Stores whose clients do not notice that an open file was replaced; s3fs does."""
+_PINNED = frozenset({"s3", "s3a"})
+"""Schemes whose client raises an error if an open file was replaced; s3fs compares ETags."""
 
 
 def remote(url: str) -> list[Location]:
@@ -128,7 +128,7 @@ class RangedFile(io.RawIOBase):
         self._system, self._path, self._mark = system, path, mark
         self._size = mark[0] or 0
         protocol = system.protocol
-        self._is_pinned = _UNPINNED.isdisjoint(
+        self._is_pinned = not _PINNED.isdisjoint(
             [protocol] if isinstance(protocol, str) else protocol
         )
         self._at = 0

@@ -42,9 +42,18 @@ class Server:
 
     url: str
 
-    def get(self, path: str) -> Any:
-        """Return the JSON that is found at a path; raises ServerError."""
-        return json.loads(self._ask(path, None, _ANSWER_SECONDS) or "null")
+    def get(self, path: str) -> Mapping[str, Any]:
+        """Return the JSON object at a path; raises ServerError, also if the answer is something else."""
+        text = self._ask(path, None, _ANSWER_SECONDS)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ServerError(
+                f"{self.url}{path} answered {text[:80]!r}, which is no JSON object: is it a vLLM server?"
+            )
+        return answer
 
     def post(self, path: str, body: Mapping[str, object], seconds: float = TIMEOUT) -> str:
         """Send JSON and return the text of the answer; raises ServerError unless the status is 200."""
@@ -68,7 +77,9 @@ class Server:
 
     def info(self) -> Mapping[str, Any]:
         """Return the server's configuration as it resolved it; raises ServerError (404: not offered)."""
-        config: Mapping[str, Any] = self.get("/server_info?config_format=json")["vllm_config"]
+        config = self.get("/server_info?config_format=json").get("vllm_config")
+        if not isinstance(config, dict):
+            raise ServerError(f"{self.url}/server_info holds no vllm_config: is it a vLLM server?")
         return config
 
     def _ask(self, path: str, body: bytes | None, seconds: float) -> str:
@@ -86,13 +97,13 @@ def address(trainer: Mapping[str, object]) -> Server:
     host, port = trainer.get("vllm_server_host") or HOST, trainer.get("vllm_server_port") or PORT
     url = str(base) if base else f"http://{host}:{port}"
     if not url.startswith(("http://", "https://")):
-        raise OptionError(f"trl.vllm_server_base_url: {url}: begins with http:// or https://")
+        raise OptionError(f"trl.vllm_server_base_url: {url} must begin with http:// or https://")
     return Server(url.rstrip("/"))
 
 
 def asks_server(trainer: Mapping[str, object]) -> bool:
     """Return whether the trainer's arguments let a server make the answers."""
-    return trainer.get("use_vllm") is True and trainer.get("vllm_mode", "server") == "server"
+    return trainer.get("use_vllm") is True and trainer.get("vllm_mode") == "server"
 
 
 def wait(
@@ -127,8 +138,10 @@ def check(server: Server, model: str, *, rank: int | None, start: str) -> list[s
 
     `rank` is that of the adapter if only it is sent, None if all weights are sent.
     """
-    served = server.get("/v1/models")["data"]
-    names = {str(entry.get(key)) for entry in served for key in ("id", "root") if entry.get(key)}
+    served = server.get("/v1/models").get("data")
+    if not isinstance(served, list) or not all(isinstance(entry, dict) for entry in served):
+        raise ServerError(f"{server.url}/v1/models lists no models: is it a vLLM server?")
+    names = {str(entry[key]) for entry in served for key in ("id", "root") if entry.get(key)}
     if not any(_same_model(name, model) for name in names):
         raise OptionError(
             f"the vLLM server at {server.url} serves {', '.join(sorted(names))}, and base_model is "
