@@ -1,4 +1,4 @@
-"""Former names: modules, functions and methods keep working under them for one version, with a warning."""
+"""Former names of modules, functions and methods: they keep working for one version, with a warning."""
 
 import sys
 import warnings

@@ -294,7 +294,7 @@ def test_tools_that_the_model_is_not_shown_are_told(model, tmp_path, here):
     said = []
     with standin.running() as gym:
         assert runs.train(keys(tmp_path, model, gym, data), say=said.append).exit_code == 0
-    assert "1 rows have tools, which the model is not shown in single turn" in " ".join(said)
+    assert "1 rows have tools, which the model does not see in a single turn" in " ".join(said)
 
 
 @SLOW

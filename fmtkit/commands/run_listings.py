@@ -1,4 +1,4 @@
-"""Runs: what one left, a model compared with its base, and the rows of a config with those of axolotl."""
+"""What `train`, `try` and `compare` print: plans, what a run wrote, two models' answers, differing rows."""
 
 import json
 import shlex
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fmtkit.training.trained.trying import Item, Trial
 
 _WIDTH = 100
-"""Characters of a string in an example; --json has the whole."""
+"""Characters of a string in an example; --json prints all of them."""
 _LEFT = ("model", "merged", "metrics.jsonl", "report.html", "answers.html")
-"""What of a run folder its user looks at first."""
+"""Files of a run folder that are listed when the run has ended."""
 
 
 def print_outcome(
@@ -38,7 +38,7 @@ def print_outcome(
 
 
 def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
-    """Print on stderr what a run has left, and the commands that continue from there."""
+    """Print on stderr which files a run wrote, and the commands to use them with."""
     plan = outcome.plan
     adapter = plan.config.text("adapter")
     lines = aligned("left", "left")

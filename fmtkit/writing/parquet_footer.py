@@ -5,8 +5,8 @@ rows to a whole file in memory; the row groups of all are then concatenated and 
 footers become one, in which every offset is moved to where its bytes are now.
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
-A footer is a struct in Thrift's compact protocol. What is read and written again is equal byte for byte,
-fields that no one here knows included. Maps and sets are refused: Parquet has none.
+A footer is a struct in Thrift's compact protocol. A footer that is read and written again is equal byte for byte, including fields that this module
+does not know. Maps and sets are refused: Parquet has none.
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
@@ -48,7 +48,7 @@ Value: TypeAlias = bool | int | float | bytes | Items | Struct
 
 
 def read_struct(data: bytes) -> Struct:
-    """Return the struct that `data` begins with; raise ValueError where it is none."""
+    """Return the struct that `data` begins with; raise ValueError if it is not a struct."""
     try:
         return _Reader(data).struct()
     except (IndexError, struct.error) as error:
@@ -63,7 +63,7 @@ def write_struct(fields: Struct) -> bytes:
 
 
 class _Reader:
-    """A place in the bytes, and the reading of one value from there."""
+    """A position in the bytes, and methods that read the value there."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -112,7 +112,7 @@ class _Reader:
 
     def value(self, wire_type: int) -> Value:
         if wire_type not in self._READ:
-            raise ValueError(f"Thrift type {wire_type} has no place in a Parquet footer")
+            raise ValueError(f"Thrift type {wire_type} does not occur in Parquet footers")
         return self._READ[wire_type](self)
 
     _READ: ClassVar[dict[int, Callable[["_Reader"], Value]]] = {
@@ -244,7 +244,7 @@ class JoinedFooter:
 def _moved(group: Struct, distance: int, ordinal: int) -> Struct:
     """Move every offset of a row group, in place."""
     _move(group, _GROUP_OFFSET, distance)
-    # The ordinal is 16 bits and optional; beyond them readers count for themselves.
+    # The ordinal has 16 bits and is optional; without it readers count the groups.
     if ordinal <= _LAST_ORDINAL:
         group[_ORDINAL] = Field(I16, ordinal)
     else:
@@ -267,7 +267,7 @@ def _move(fields: Struct, key: int, distance: int) -> None:
 
 
 def _with_metadata(field: Field, metadata: Mapping[str, str]) -> Field:
-    """Add key-value pairs to the footer, and to the Arrow schema, the only ones that pyarrow reads."""
+    """Add key-value pairs to the footer, and to the Arrow schema in it, from which pyarrow reads them."""
     pairs = {_text(pair[1]): _text(pair[2]) for pair in _structs(field)} | dict(metadata)
     schema = pa.ipc.read_schema(pa.py_buffer(b64decode(pairs[_ARROW_SCHEMA])))
     pairs[_ARROW_SCHEMA] = b64encode(with_more(schema, metadata).serialize()).decode()

@@ -7,7 +7,7 @@ What the GRPO trainer does with it, in the training process:
 
     gym = session.open_gym(job, tokenizer)   # finds the servers; None where no Gym is enabled
     gym.rewards(job)      # the rewards of the run: the user's and, in its place, that of the Gym
-    gym.rollout           # None in single turn, else a rollout_func (takes_rows) for RolloutTrainer
+    gym.rollout           # None for a single turn, else a rollout_func (takes_rows) for RolloutTrainer
 
 The process of `fmtkit train` starts the servers before the training processes and stops them after
 (`launching.servers_of`); a plan takes its datasets and checks its keys (`plan`), and knows axolotl's names of

@@ -64,7 +64,7 @@ def policy(plan: Plan) -> dict[str, str]:
 
 
 def remarks(plan: Plan) -> list[str]:
-    """Return notes on rows that may be a mistake: rows with tools that the model cannot call."""
+    """Return a note if rows have tools that the model cannot call, which may be a mistake."""
     import pyarrow.parquet as pq
 
     settings = settings_of(plan.config)
@@ -76,6 +76,6 @@ def remarks(plan: Plan) -> list[str]:
     if not count:
         return []
     return [
-        f"{count} rows have tools, which the model is not shown in single turn; "
+        f"{count} rows have tools, which the model does not see in a single turn;  "
         "nemo_gym_multi_turn: true lets it call them"
     ]
