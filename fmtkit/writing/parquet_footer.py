@@ -5,8 +5,8 @@ rows to a whole file in memory; the row groups of all are then concatenated and 
 footers become one, in which every offset is moved to where its bytes are now.
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
-A footer is a struct in Thrift's compact protocol. A footer that is read and written again is equal byte for byte, including fields that this module
-does not know. Maps and sets are refused: Parquet has none.
+A footer is a struct in Thrift's compact protocol. A footer that is read and written again is equal byte
+for byte, including fields that this module does not know. Maps and sets are refused: Parquet has none.
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
