@@ -118,7 +118,10 @@ REFUSED = [
     ({"nemo_gym_datasets": [{"path": "a", "serve": "x"}]}, "no key 'serve'; did you mean 'serv"),
     ({"nemo_gym_datasets": [{"path": "a", "max_samples": 0}]}, "max_samples: 0: takes a whole"),
     ({"nemo_gym_head_port": 70000}, "nemo_gym_head_port: 70000: takes a port"),
-    ({"nemo_gym_verify_timeout": 0}, "nemo_gym_verify_timeout: 0: takes seconds above 0"),
+    (
+        {"nemo_gym_verify_timeout": 0},
+        "nemo_gym_verify_timeout: 0: give a number of seconds above 0",
+    ),
     ({"datasets": [{"path": "other.jsonl", "type": "nemo_gym"}]}, "datasets: other.jsonl: with a"),
     (
         {"rl": "dpo", "trl": {"num_generations": None}},

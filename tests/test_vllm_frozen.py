@@ -139,7 +139,9 @@ def test_a_signal_ends_the_waiting_for_an_answer_and_for_a_server_that_is_gone(m
 
 def test_the_time_limit_is_above_nothing(tmp_path):
     assert read_settings({"vllm_request_timeout": 5}, run=tmp_path).vllm_request_timeout == 5
-    with pytest.raises(OptionError, match=r"trl\.vllm_request_timeout: 0: takes seconds above 0"):
+    with pytest.raises(
+        OptionError, match=r"trl\.vllm_request_timeout: 0: give a number of seconds above 0"
+    ):
         read_settings({"vllm_request_timeout": 0}, run=tmp_path)
 
 

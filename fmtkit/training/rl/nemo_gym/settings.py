@@ -64,7 +64,7 @@ def read_settings(section: Mapping[str, object] | None, model: str) -> GymSettin
     for name in _TIMES:
         seconds = values.get(name, 1)
         if not isinstance(seconds, (int, float)) or seconds <= 0:
-            raise OptionError(f"{_PREFIX}{name}: {seconds}: takes seconds above 0")
+            raise OptionError(f"{_PREFIX}{name}: {seconds}: give a number of seconds above 0")
     port = values.get("head_port", 1)
     if not isinstance(port, int) or not 0 < port < 1 << 16:
         raise OptionError(f"{_PREFIX}head_port: {port}: takes a port from 1 to 65535")

@@ -27,7 +27,7 @@ def read_options(section: Mapping[str, object]) -> RewardOptions:
     if not isinstance(workers, int) or workers < 1:
         raise OptionError(f"trl.reward_num_workers: {workers!r}: takes a whole number from 1")
     if not isinstance(seconds, (int, float)) or seconds <= 0:
-        raise OptionError(f"trl.reward_timeout: {seconds!r}: takes seconds above 0")
+        raise OptionError(f"trl.reward_timeout: {seconds!r}: give a number of seconds above 0")
     groups = section.get("streaming_min_groups", 1)
     if not isinstance(groups, int) or groups < 1:
         raise OptionError(f"trl.streaming_min_groups: {groups!r}: takes a whole number from 1")

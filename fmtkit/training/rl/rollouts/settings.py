@@ -38,7 +38,9 @@ class RolloutSettings:
                 raise OptionError(f"trl.{name}: {getattr(self, name)}: takes a number from 1")
         for name in ("vllm_request_timeout", "rollout_timeout", "environment_timeout"):
             if getattr(self, name) <= 0:
-                raise OptionError(f"trl.{name}: {getattr(self, name):g}: takes seconds above 0")
+                raise OptionError(
+                    f"trl.{name}: {getattr(self, name):g}: give a number of seconds above 0"
+                )
         if self.max_retries < 0:
             raise OptionError(f"trl.max_retries: {self.max_retries}: takes a number from 0")
         if not 0 <= self.max_failed_share < 1:

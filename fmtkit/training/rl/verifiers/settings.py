@@ -29,7 +29,9 @@ class VerifiersSettings:
     def __post_init__(self) -> None:
         for name in ("start_timeout", "run_timeout"):
             if getattr(self, name) <= 0:
-                raise OptionError(f"verifiers.{name}: {getattr(self, name)}: takes seconds above 0")
+                raise OptionError(
+                    f"verifiers.{name}: {getattr(self, name)}: give a number of seconds above 0"
+                )
 
     @property
     def interpreter(self) -> Path:
