@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.converting.engines import Engine
-from fmtkit.converting.tasks import look_at_all
+from fmtkit.converting.tasks import scan_blocks
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable, Records
 from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
@@ -24,7 +24,7 @@ EXACT_INTEGERS = 2**53
 
 def kinds_of_columns(sources: Sequence[Readable], engine: Engine | None = None) -> Seen:
     """Return every column of the sources with the kinds of JSON value that it holds."""
-    return look_at_all(sources, engine, _of_block, _together)
+    return scan_blocks(sources, engine, _of_block, _together)
 
 
 def _of_block(block: Block) -> Seen:

@@ -9,7 +9,7 @@ import numpy as np
 from fmtkit.columns.kinds import FlagKind, ListKind
 from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.converting.engines import Engine
-from fmtkit.converting.tasks import look_at_all
+from fmtkit.converting.tasks import scan_blocks
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import Block, Readable, Records, Rows
 
@@ -18,7 +18,7 @@ def has_soft_labels(source: Readable, column: str, engine: Engine | None = None)
     """Return whether any label of a source is neither true, false, 0 nor 1."""
     path = tuple(column.split("."))
     hard = spec_of([(column, path, ListKind(FlagKind()), False)], [], [], [])
-    return look_at_all([source], engine, partial(_is_soft_block, path=path, hard=hard), any)
+    return scan_blocks([source], engine, partial(_is_soft_block, path=path, hard=hard), any)
 
 
 def _is_soft_block(block: Block, path: tuple[str, ...], hard: ReadSpec) -> bool:

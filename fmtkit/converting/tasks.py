@@ -109,7 +109,7 @@ class BlockScan(Generic[T]):
         return self.merged(map(self.of_block, blocks))
 
 
-def look_at_all(
+def scan_blocks(
     sources: Sequence[Any],
     engine: Engine | None,
     of_block: Callable[[Block], T],

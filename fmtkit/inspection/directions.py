@@ -1,8 +1,8 @@
-"""Which reply of a pair is the better one, by what else is in the row.
+"""Whether scores and ranks in a row agree with which reply of its pair is the chosen one.
 
 Pairs come with the scores or ranks they were made from (`score_chosen` and `score_rejected`,
-`chosen_rank` and `rejected_rank`, a `margin`): where these say otherwise, the model learns to be
-worse.
+`chosen_rank` and `rejected_rank`, a `margin`): if they rate the rejected reply
+higher, training makes the model worse.
 """
 
 import re
@@ -35,7 +35,7 @@ class Directions:
 
 
 def _gaps(table: pa.Table) -> list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
-    """Return for each pair of columns what chosen and rejected have; the higher is the better."""
+    """Return the numbers of chosen and rejected for each pair of columns; higher is better."""
     found = []
     for name in table.column_names:
         other = name.replace("chosen", "rejected")

@@ -10,7 +10,7 @@ import numpy as np
 from fmtkit.core.errors import FmtkitError
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
-from fmtkit.inspection.text_masks import identity, is_finished_text, mask_plain_prompt, worded
+from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_plain_prompt
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -96,10 +96,10 @@ class RowViewer:
         if self.tokenizer is None:
             return ()
         template = self.template
-        if is_finished_text(row, self.table):
+        if is_prerendered(row, self.table):
             if self.table in ANSWERLESS and not self.masking.words_prompts:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
-            row, template = worded(row), identity()
+            row, template = as_messages(row), identity()
         return mask_row(row, self.table, self.tokenizer, template, self.masking)
 
 

@@ -1,4 +1,4 @@
-"""Rows of prerendered text, as `fmtkit train` gives them to a trainer: messages that print as they are.
+"""Rows of prerendered text, as `fmtkit train` gives them to a trainer: messages that are rendered unchanged.
 
 TRL by itself would let the tokenizer add a second BOS and append a second EOS to such text.
 """
@@ -13,17 +13,17 @@ from fmtkit.rendering import template_sources
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
-WORDED = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
+_ROLE_OF_COLUMN = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
           "completion": "assistant", "text": "assistant"}  # fmt: skip
 """Column of text -> the role that its text is given."""
 
-NOT_WORDED = frozenset({"Segments", "Stepwise", "Tokens"})
+_NOT_CONVERSATIONS = frozenset({"Segments", "Stepwise", "Tokens"})
 """Tables whose texts are not conversations."""
 
 
-def is_finished_text(row: Mapping[str, Any], table: str) -> bool:
-    """Return whether a row's conversations are text already."""
-    return isinstance(row.get("prompt", row.get("text")), str) and table not in NOT_WORDED
+def is_prerendered(row: Mapping[str, Any], table: str) -> bool:
+    """Return whether a row's conversations are rendered text."""
+    return isinstance(row.get("prompt", row.get("text")), str) and table not in _NOT_CONVERSATIONS
 
 
 def mask_plain_prompt(text: str, tokenizer: Tokenizer) -> Masked:
@@ -34,10 +34,10 @@ def mask_plain_prompt(text: str, tokenizer: Tokenizer) -> Masked:
     return Masked("", text, ids, nothing, tuple(encoding.offsets), len(ids), "context")
 
 
-def worded(row: Mapping[str, Any]) -> dict[str, Any]:
+def as_messages(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of text as a row of messages."""
     out = dict(row)
-    for name, role in WORDED.items():
+    for name, role in _ROLE_OF_COLUMN.items():
         if isinstance(out.get(name), str):
             message: Message = {"role": role, "content": out.pop(name)}
             out["messages" if name == "text" else name] = [message]
@@ -45,5 +45,5 @@ def worded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identity() -> RowTemplate:
-    """Return the template that prints messages as they are."""
+    """Return the template that renders messages as their contents."""
     return RowTemplate(template_sources.find_family("identity"))

@@ -165,7 +165,7 @@ def _data(
     trained: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
 ) -> tuple[Kind, list[_Row]]:
     """Read the rows of a source by the type of the run's dataset, or by the one that was given."""
-    from fmtkit.inspection.text_masks import is_finished_text, worded
+    from fmtkit.inspection.text_masks import as_messages, is_prerendered
 
     assert trained.job is not None
     stream = RowStream(options.data, _row_options(trained, options))
@@ -177,7 +177,7 @@ def _data(
     rows: list[_Row] = []
     for piece in stream:
         rows += (
-            encode(worded(row) if is_finished_text(row, table) else row)
+            encode(as_messages(row) if is_prerendered(row, table) else row)
             for row in piece.table.to_pylist()
         )
     refused = stream.ledger.quarantined + stream.ledger.no_pair
