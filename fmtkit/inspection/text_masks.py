@@ -13,8 +13,13 @@ from fmtkit.rendering import template_sources
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
-_ROLE_OF_COLUMN = {"prompt": "user", "chosen": "assistant", "rejected": "assistant",
-          "completion": "assistant", "text": "assistant"}  # fmt: skip
+_ROLE_OF_COLUMN = {
+    "prompt": "user",
+    "chosen": "assistant",
+    "rejected": "assistant",
+    "completion": "assistant",
+    "text": "assistant",
+}
 """Column of text -> the role that its text is given."""
 
 _NOT_CONVERSATIONS = frozenset({"Segments", "Stepwise", "Tokens"})
