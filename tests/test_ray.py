@@ -29,6 +29,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import TaskLostError, Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.ray_engine import Ray
+from fmtkit.converting.task_work import TaskWork
 from fmtkit.converting.tasks import Task
 from fmtkit.core.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
 from fmtkit.sources import parts
@@ -220,25 +221,36 @@ def test_a_run_on_threads_goes_on_with_workers(cluster, files, tmp_path, monkeyp
     assert contents(tmp_path / "calm") == contents(tmp_path / "out")
 
 
-def test_a_lost_node_and_a_killed_worker_change_nothing(cluster, files, tmp_path):
-    run_with_losses(cluster, files, tmp_path)
+def test_a_lost_node_and_a_killed_worker_change_nothing(cluster, files, tmp_path, monkeypatch):
+    run_with_losses(cluster, files, tmp_path, monkeypatch)
 
 
-def run_with_losses(cluster, files: Path, tmp_path: Path) -> None:
+def run_with_losses(cluster, files: Path, tmp_path: Path, monkeypatch) -> None:
     """Convert on both engines, and lose a node and a worker of Ray's on the way."""
     fmtkit.convert(files, "chatml.intel", tmp_path / "threads")
-    killed = []
+    lost, killed = [], tmp_path / "killed"
+
+    def killing(*arguments):
+        work = TaskWork(*arguments)
+
+        def convert(task: Task) -> object:
+            if task.number == 6 and not killed.exists():
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return work(task)
+
+        return convert
 
     def watch(done, size, ledger):
-        if not killed and done > size / 3:
-            lose_a_node(cluster)
-            killed.append(kill_a_worker())
+        if done > size / 3 and not lost:
+            lost.append(lose_a_node(cluster))
 
+    monkeypatch.setattr(conversion_run, "TaskWork", killing)
     options = ConvertOptions(type="chatml.intel", engine="ray")
     convert_to(str(files), tmp_path / "ray", options, watch=watch)
     cluster.add_node(num_cpus=1)
-    assert killed
-    assert killed[0], "no worker was at work"
+    assert lost
+    assert killed.exists()
     assert contents(tmp_path / "threads") == contents(tmp_path / "ray")
 
 
@@ -257,12 +269,12 @@ def write_files(folder: Path, megabytes: int) -> Path:
     return folder
 
 
-def run_calmly_and_with_losses(cluster, files: Path, tmp_path: Path) -> None:
+def run_calmly_and_with_losses(cluster, files: Path, tmp_path: Path, monkeypatch) -> None:
     """Convert on threads, on Ray, and on Ray with a node and a worker lost midway."""
     fmtkit.convert(files, "chatml.intel", tmp_path / "calm", engine="ray")
     calm = contents(tmp_path / "calm")
     shutil.rmtree(tmp_path / "calm")
-    run_with_losses(cluster, files, tmp_path)
+    run_with_losses(cluster, files, tmp_path, monkeypatch)
     assert contents(tmp_path / "ray") == calm
 
 
@@ -270,13 +282,15 @@ def test_two_hundred_megabytes_are_the_same_with_a_node_and_a_worker_lost(
     cluster, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(parts, "PART_BYTES", 6 << 20)
-    run_calmly_and_with_losses(cluster, write_files(tmp_path / "files", 200), tmp_path)
+    run_calmly_and_with_losses(cluster, write_files(tmp_path / "files", 200), tmp_path, monkeypatch)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
-def test_three_gigabytes_are_the_same_with_a_node_and_a_worker_lost(cluster, tmp_path):
-    run_calmly_and_with_losses(cluster, write_files(tmp_path / "files", 3000), tmp_path)
+def test_three_gigabytes_are_the_same_with_a_node_and_a_worker_lost(cluster, tmp_path, monkeypatch):
+    run_calmly_and_with_losses(
+        cluster, write_files(tmp_path / "files", 3000), tmp_path, monkeypatch
+    )
 
 
 def test_a_task_that_ends_its_worker_is_named_by_its_file_and_range(cluster, files, monkeypatch):
@@ -389,17 +403,6 @@ def test_a_cluster_is_started_once_for_all_datasets_of_a_config(tmp_path, begun,
     reports = convert_config(config, (), tmp_path / "out", options)
     assert [report.rows_written for report in reports] == [1, 1]
     assert begun == ["begin", "end"]
-
-
-def kill_a_worker() -> int:
-    """Kill a process that runs a task."""
-    from psutil import process_iter
-
-    for process in process_iter(["cmdline"]):
-        if "ray::_run" in " ".join(process.info["cmdline"] or ()):
-            process.send_signal(signal.SIGKILL)
-            return process.pid
-    return 0
 
 
 def test_a_task_that_ends_its_worker_three_times_ends_the_run_by_name(cluster, source):
