@@ -119,7 +119,8 @@ def load(
         settings |= changed
         for key in changed:
             # A problem with it now has no line in the file.
-            lines.pop(key, None)
+            for place in [one for one in lines if one == key or one.startswith(f"{key}.")]:
+                del lines[place]
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
     kept = {k: s for k, s in settings.items() if k not in {*_WHOLE_NAMES, *wrong}}

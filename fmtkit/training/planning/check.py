@@ -1,6 +1,6 @@
 """Checks of a run: what a check is, how checks are run, and those of a method or of a section."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -14,6 +14,7 @@ from fmtkit.training.run.launch import Launch
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.dataset_entries import Reading
+    from fmtkit.training.planning.first_rows import FirstRows
     from fmtkit.training.planning.plan import Plan
 
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]
@@ -52,6 +53,8 @@ class Run:
     """Whether models that are not here may be looked for on the hub."""
     train: tuple[Source, ...] = ()
     evaluation: tuple[Source, ...] = ()
+    first_rows: Mapping[str, "FirstRows"] = field(default_factory=dict)
+    """Dotted name of a local dataset -> what its first rows became, before anything is converted."""
 
     @property
     def files(self) -> list[str]:

@@ -10,7 +10,13 @@ from typing import Any
 
 from fmtkit.core.runner import shipped
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning import checks, dataset_entries, refusals, trainer_rules
+from fmtkit.training.planning import (
+    checks,
+    dataset_entries,
+    first_rows,
+    refusals,
+    trainer_rules,
+)
 from fmtkit.training.planning.check import (
     Check,
     Needs,
@@ -124,6 +130,18 @@ RUN: tuple[Check[Run], ...] = (
         "tokenizers without a padding token, a chat template or a token that the config names, or with "
         "more tokens than the model has embeddings",
         checks.find_tokenizer,
+    ),
+    Check(
+        "first_rows",
+        "files",
+        "local datasets that lack a column of their type, or whose first rows all fail",
+        first_rows.find_unreadable,
+    ),
+    Check(
+        "held_out",
+        "files",
+        "a `val_set_size` that leaves no row to train on",
+        first_rows.find_held_out,
     ),
     Check(
         "user_code",

@@ -21,7 +21,7 @@ from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.data import datasets
 from fmtkit.training.data.data_report import data_remarks
-from fmtkit.training.planning import at_hand, checklist, checks
+from fmtkit.training.planning import at_hand, checklist, checks, dataset_samples, first_rows
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
@@ -96,10 +96,13 @@ def train(
     checked = Run(
         planned, resume, trains_here=not (dry_run or options.prepare), asks_hub=not dry_run
     )
-    if dry_run:
-        return Outcome(planned if planned.missing else _looked_at(checked), 0)
+    if dry_run and planned.missing:
+        return Outcome(planned, 0)
     if planned.missing:
         raise OptionError(f"{planned.source}: {', '.join(planned.missing)}: needed to train")
+    checked = replace(checked, first_rows=dataset_samples.look(planned))
+    if dry_run:
+        return Outcome(_looked_at(checked), 0)
     checklist.check(checked, "files", "modules", "device", "servers")
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
@@ -137,7 +140,8 @@ def _looked_at(run: Run) -> Plan:
     lacking = Problems()
     run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
     absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
-    notes = dict.fromkeys((*run.plan.notes, *absent, *at_hand.notes(run.plan.resolution)))
+    seen = (*at_hand.notes(run.plan.resolution), *first_rows.notes(run))
+    notes = dict.fromkeys((*run.plan.notes, *absent, *seen))
     later = tuple((check.code, check.needs, check.about) for check in checklist.waiting(run))
     return replace(run.plan, notes=tuple(notes), waiting=later)
 

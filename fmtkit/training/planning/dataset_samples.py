@@ -1,0 +1,176 @@
+"""The first rows of each local dataset, converted as the run will convert them.
+
+They go the way of all rows: the options of the run, its template and its tokenizer. A file whose first rows
+are all bad is looked into further, so that only what leaves nothing to train on stops a run.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fmtkit.converting.conversions import RowStream, open_named
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.core import hub_access
+from fmtkit.core.errors import FmtkitError, TokenizerError
+from fmtkit.core.escaping import one_line
+from fmtkit.sources.picked import Picked
+from fmtkit.training.config.slices import Slice, slice_of
+from fmtkit.training.data import datasets
+from fmtkit.training.planning import dataset_entries
+from fmtkit.training.planning.first_rows import FirstRows
+from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.run.job import WITHOUT
+
+FIRST, FURTHER = 64, 4096
+"""Rows that are converted, and rows that are where none of the first ones is good."""
+FILES = 16
+"""Files of a dataset whose first rows are converted; the columns of all files are checked."""
+_UNLIMITED = 1 << 30
+"""A length that no row has: rows are rendered to be measured, as the trainer will render them."""
+
+
+def look(plan: Plan) -> dict[str, FirstRows]:
+    """Return the first rows of each dataset whose files are on this machine, by its dotted name."""
+    return {
+        name: _look_at(plan, dataset)
+        for name, dataset in _named(plan).items()
+        if is_local(dataset)
+        and not dataset_entries.absent_functions(plan.config, [dataset.reading])
+    }
+
+
+def _named(plan: Plan) -> dict[str, DatasetPlan]:
+    named = {f"datasets.{n}": dataset for n, dataset in enumerate(plan.datasets)}
+    return named | {f"test_datasets.{n}": one for n, one in enumerate(plan.test_datasets)}
+
+
+def is_local(dataset: DatasetPlan) -> bool:
+    """Return whether the files of a dataset are on this machine."""
+    names = _names(dataset)
+    if any("://" in name for name in names):
+        return False
+    return any(
+        any(c in name for c in "*?[") or Path(name).expanduser().exists() for name in names if name
+    )
+
+
+def _names(dataset: DatasetPlan) -> list[str]:
+    listed = dataset.entry.get("data_files")
+    files = listed if isinstance(listed, list) else [listed] if listed else []
+    return [*map(str, files), str(dataset.entry.get("path", ""))]
+
+
+def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
+    try:
+        selection = slice_of(dataset.entry, plan.config.get("seed"))
+        files = _files(dataset, selection)
+        options = datasets.options_of(plan, dataset, selection, local=True, split=False)
+        options = replace(options, workers=1, engine="threads", **_certain(plan, options))
+        if len(files) > 1:
+            # The columns of every file are checked; rows of the first few are converted.
+            RowStream(files, options)
+        parts = [_converted([name], options, FIRST) for name in files[:FILES]]
+        found = _joined(parts, may_be_all=len(files) <= FILES)
+        if not (found.written or found.is_all):
+            found = _converted(files, options, FURTHER)
+        return replace(found, source=dataset.source, at_most=_at_most(plan, files, found))
+    except FmtkitError as error:
+        return FirstRows(dataset.source, error=error)
+
+
+def _files(dataset: DatasetPlan, selection: Slice) -> list[object]:
+    specs, _ = datasets.specs_of(dataset, selection)
+    # To choose rows by their position, all of them would have to be counted.
+    return [
+        name for spec in specs for name in (spec.places if isinstance(spec, Picked) else [spec])
+    ]
+
+
+def _certain(plan: Plan, options: ConvertOptions) -> dict[str, object]:
+    """Return the options by which the first rows fail only where all rows would.
+
+    Rows of messages are rendered even if the run measures no lengths: the trainer will render them.
+    """
+    out: dict[str, object] = {}
+    if "%" in str(options.max_errors or ""):
+        out["max_errors"] = None
+    if options.as_ == "tokens":
+        return out
+    tokenizer = _tokenizer_here(plan)
+    if tokenizer is None:
+        without = {"tokenizer": None, "chat_template": None, "max_length": None, "min_length": None}
+        return out | without | {"on_overlong": "keep", "cut_in_training": False}
+    if options.max_length is None and options.min_length is None and plan.template[0] != WITHOUT:
+        template = dataset_entries.template_source(plan.config, plan.template)
+        out |= {"tokenizer": tokenizer, "chat_template": template}
+        out |= {"max_length": _UNLIMITED, "on_overlong": "drop"}
+    return out
+
+
+def _tokenizer_here(plan: Plan) -> str | None:
+    """Return the tokenizer if it is on this machine and renders; what it lacks is a check of its own."""
+    from fmtkit.tokenizers import tokens
+
+    name = plan.config.text("tokenizer_config") or plan.model or ""
+    if not Path(name).expanduser().is_dir() and hub_access.cached(name, "tokenizer.json") is None:
+        return None
+    try:
+        loaded = tokens.load(name)
+    except TokenizerError:
+        return None
+    is_its_own = plan.template[0] == dataset_entries.TOKENIZER_DEFAULT
+    return None if is_its_own and loaded.chat_template is None else name
+
+
+def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> FirstRows:
+    limit = most if options.limit is None else min(most, options.limit)
+    rows = RowStream(files, replace(options, limit=limit))
+    tables, bad = [], ""
+    for piece in rows:
+        tables += [piece.table] if piece.table.num_rows else []
+        for reject in piece.rejects[: not bad]:
+            place = f"row {reject.row}" if reject.line is None else reject.line
+            source = rows.job.sources[piece.source].name
+            bad = one_line(f"{source}:{place}: {reject.code}: {reject.message}")
+    ledger = rows.ledger
+    return FirstRows(
+        tables=tuple(tables),
+        read=ledger.rows_read,
+        is_all=ledger.rows_read < limit or limit == options.limit,
+        written=ledger.rows_written,
+        too_long=ledger.overlong_dropped,
+        reasons=dict(ledger.reasons),
+        warnings=dict(ledger.warnings),
+        bad=bad,
+    )
+
+
+def _joined(parts: Sequence[FirstRows], *, may_be_all: bool) -> FirstRows:
+    return FirstRows(
+        tables=tuple(table for part in parts for table in part.tables),
+        read=sum(part.read for part in parts),
+        is_all=may_be_all and all(part.is_all for part in parts),
+        written=sum(part.written for part in parts),
+        too_long=sum(part.too_long for part in parts),
+        reasons=sum((Counter(part.reasons) for part in parts), Counter()),
+        warnings=sum((Counter(part.warnings) for part in parts), Counter()),
+        bad=next((part.bad for part in parts if part.bad), ""),
+    )
+
+
+def _at_most(plan: Plan, files: Sequence[object], found: FirstRows) -> int | None:
+    """Return how many rows a dataset makes, at most, as far as `val_set_size` needs to know."""
+    if found.is_all:
+        return found.written
+    size = plan.config.get("val_set_size")
+    # Rows that are read show how many are made only where each makes one.
+    if not isinstance(size, int) or size < 1 or found.written > found.read:
+        return None
+    count = 0
+    for source in open_named(files, "never"):
+        for block in source.blocks():
+            count += len(block.records())
+            if count > size:
+                return None
+    return count

@@ -1,0 +1,110 @@
+"""What the first rows of local datasets show before a run: the checks and the notes of a plan.
+
+`fmtkit.training.planning.dataset_samples` reads them.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config import config_words
+from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning.check import Run
+
+_LEFT_OUT = "content_dropped"
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """What the first rows of a dataset became."""
+
+    source: str = ""
+    """The dataset, as the plan names it."""
+    tables: tuple[pa.Table, ...] = ()
+    """The converted rows of each file, as they are before the trainer renders them."""
+    read: int = 0
+    is_all: bool = False
+    """Whether these are all rows of the dataset."""
+    written: int = 0
+    """Rows that were made: to train on, or to evaluate on."""
+    at_most: int | None = None
+    """Rows that the whole dataset makes, at most; None if that is not known, or more than it matters."""
+    too_long: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Code -> rows that are bad for it."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    bad: str = ""
+    """The first bad row: file, line, code and reason."""
+    error: FmtkitError | None = None
+    """Why the dataset cannot be read at all."""
+
+
+def find_unreadable(run: Run) -> Iterator[Problem]:
+    """Yield datasets that cannot be read as their type says, or leave no row to train on."""
+    for name, rows in run.first_rows.items():
+        if rows.error is not None:
+            yield Problem("", config_words.spoken(str(rows.error)), name, type(rows.error))
+        elif not rows.written and (rows.is_all or sum(rows.reasons.values()) == rows.read):
+            yield Problem("", f"datasets: {rows.source}: {_why_none(rows)}", name, OptionError)
+
+
+def _why_none(rows: FirstRows) -> str:
+    if not rows.read:
+        return "it holds no rows"
+    which = f"{'' if rows.is_all else 'the first '}{rows.read:,} row{'s' * (rows.read > 1)}"
+    if not rows.reasons:
+        why = " (all are longer than sequence_len)" if rows.too_long == rows.read else ""
+        return f"none of {which} is left to train on{why}"
+    codes = ", ".join(f"{code} {count:,}" for code, count in rows.reasons.items())
+    return f"none of {which} can be converted ({codes}); {rows.bad}"
+
+
+def find_held_out(run: Run) -> Problem | None:
+    """Return the problem of a `val_set_size` that leaves no row to train on."""
+    size, rows = run.plan.config.get("val_set_size"), _rows_at_most(run)
+    if rows is None or not isinstance(size, int | float) or not size:
+        return None
+    wanted = math.ceil(size * rows) if size < 1 else int(size)
+    if wanted < rows:
+        return None
+    text = (
+        f"val_set_size: {size}: there {'is' if rows == 1 else 'are'} {rows:,} row{'s' * (rows != 1)}, and "
+        "some must be left to train on; write a smaller number, or a share below 1"
+    )
+    return Problem("", text, "val_set_size")
+
+
+def _rows_at_most(run: Run) -> int | None:
+    """Return how many rows the datasets make, at most; None where that is unknown."""
+    counts = [
+        rows.at_most
+        for name, rows in run.first_rows.items()
+        if name.startswith("datasets.") and rows.at_most is not None
+    ]
+    return sum(counts) if counts and len(counts) == len(run.plan.datasets) else None
+
+
+def notes(run: Run) -> list[str]:
+    """Return what the plan says of first rows that are bad, too long, or lose something."""
+    return [
+        f"datasets: {rows.source}: {line}"
+        for rows in run.first_rows.values()
+        for line in _notes(rows)
+    ]
+
+
+def _notes(rows: FirstRows) -> Iterator[str]:
+    which = f"of {'' if rows.is_all else 'the first '}{rows.read:,} rows"
+    if rows.reasons:
+        bad = sum(rows.reasons.values())
+        yield f"{bad:,} {which} will not be trained on; the first: {rows.bad}"
+    if rows.too_long:
+        yield f"{rows.too_long:,} {which} are longer than sequence_len and will not be trained on"
+    if rows.warnings.get(_LEFT_OUT):
+        yield (
+            f"the template leaves out text or tools of {rows.warnings[_LEFT_OUT]:,} {which}: the model "
+            "will not see them"
+        )
