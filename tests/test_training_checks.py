@@ -9,9 +9,11 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
+import fmtkit
 from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
-from fmtkit.training.planning import checks
+from fmtkit.training.planning import checklist, checks
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
 from fmtkit.training.run.job import Source
 
 
@@ -170,3 +172,48 @@ def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, 
     assert all(
         f"{count} of 32 replies of prerendered text do not end with <|im_end|>" in s for s in said
     )
+
+
+@pytest.mark.parametrize("key", ["base_model", "ref_model", "lora_model_dir"])
+def test_a_misspelt_folder_is_told_by_a_dry_run_with_the_one_that_was_meant(
+    model, tmp_path, monkeypatch, key
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny-model").mkdir()
+    adapter = {"adapter": "lora"} if key == "lora_model_dir" else {}
+    for name in ("tiny-modle", "./tiny-modle"):
+        plan = planned(model, **{key: name}, **adapter)
+        with pytest.raises(
+            OptionError, match=f"{key}: {name}: no such folder; did you mean '.*tiny-model'"
+        ):
+            checklist.check(Run(plan, asks_hub=False), "files")
+    nothing_near = planned(model, **{key: "absent"}, **adapter)
+    with pytest.raises(
+        OptionError, match="absent: no such folder; a model of the hub is written ORG/NAME"
+    ):
+        checklist.check(Run(nothing_near, asks_hub=False), "files")
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "distilgpt2", "bert-base-uncased", "roberta-large", "t5-small", "a/b"]
+)
+def test_a_dry_run_asks_no_hub_for_what_may_be_there(model, name):
+    checklist.check(Run(planned(name, tokenizer_config=str(model)), asks_hub=False), "files")
+
+
+def test_an_encoder_decoder_model_is_refused_where_a_language_model_trains(model, tmp_path):
+    folder = changed(model, tmp_path, "config.json", is_encoder_decoder=True)
+    assert "is an encoder-decoder model; dpo trains language models" in refused(planned(folder))
+
+
+def test_two_quantizations_are_refused():
+    with pytest.raises(OptionError, match="load_in_4bit and load_in_8bit both choose"):
+        planning.plan({"load_in_4bit": True, "load_in_8bit": True, "adapter": "lora"}, partial=True)
+
+
+@pytest.mark.parametrize("datasets", [{}, {"datasets": None}, {"datasets": []}])
+def test_a_model_without_data_is_refused_by_a_dry_run(model, datasets):
+    keys = {"base_model": str(model), **datasets}
+    with pytest.raises(OptionError, match="datasets: needed to train; --dry-run --partial plans"):
+        fmtkit.train(keys, dry_run=True)
+    assert fmtkit.train(keys, dry_run=True, partial=True).plan.missing == ("datasets",)

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
-from fmtkit.core.errors import DependencyError, FmtkitError, OptionError, TokenizerError
+from fmtkit.core.errors import (
+    DependencyError,
+    FmtkitError,
+    OptionError,
+    TokenizerError,
+    near_match,
+)
 from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.config.problem import Problem
@@ -50,8 +56,8 @@ def find_absent_models(run: Run) -> Iterator[Problem]:
     named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
     named += [("trl.reward_funcs", name) for name in online.reward_models(run.plan)]
     for key, name in named:
-        if run.asks_hub or _is_path(name) or Path(name).expanduser().exists():
-            yield from _caught(key, lambda: _check_there(key, name))  # noqa: B023 - called at once
+        if run.asks_hub or _is_here_if_anywhere(key, name) or Path(name).expanduser().exists():
+            yield from _caught(key, lambda: _check_there(key, name, asks_hub=run.asks_hub))  # noqa: B023 - called at once
 
 
 def find_head(run: Run) -> Iterator[Problem]:
@@ -293,7 +299,7 @@ def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
     return unended, count, end
 
 
-def _check_there(key: str, name: str) -> None:
+def _check_there(key: str, name: str, *, asks_hub: bool) -> None:
     path = Path(name).expanduser()
     if path.is_dir() and key == "lora_model_dir" and not (path / "adapter_config.json").is_file():
         raise OptionError(f"{key}: {name}: has no adapter_config.json")
@@ -301,9 +307,45 @@ def _check_there(key: str, name: str) -> None:
         raise OptionError(f"{key}: {name}: has no config.json, so it is not a model")
     if path.exists():
         return
-    if _is_path(name):
-        raise OptionError(f"{key}: {name}: no such folder")
-    _hub_file(key, name, _FILE_OF.get(key, "config.json"))
+    file = _FILE_OF.get(key, "config.json")
+    if _is_path(name) or _is_beside(name) or not asks_hub:
+        if _is_path(name) or hub_access.cached(name, file) is None:
+            raise _absent(key, name)
+        return
+    _hub_file(key, name, file)
+
+
+_OF_HUB = re.compile(
+    r"(distil)?gpt2(-(medium|large|xl))?|openai-gpt|ctrl|(distil|al|cam|x?lm-)?(ro)?berta?(-[\w-]+)?|t5-[\w-]+"
+    r"|xlnet-[\w-]+|xlm-[\w-]+|transfo-xl-wt103"
+)
+"""Models of the hub from before its names had an organisation: every other name has a slash."""
+
+
+def _is_here_if_anywhere(key: str, name: str) -> bool:
+    """Return whether a name cannot be one of the hub: it is a path, or one of no organisation."""
+    if _is_path(name) or _is_beside(name):
+        return True
+    return "/" not in name and (key == "lora_model_dir" or not _OF_HUB.fullmatch(name))
+
+
+def _is_beside(name: str) -> bool:
+    # runs/tiny beside a folder `runs` is a path, for which the hub is not asked.
+    return "/" in name and Path(name).parent.is_dir()
+
+
+def _absent(key: str, name: str) -> OptionError:
+    """Return the error for a folder that does not exist, with the one that was probably meant."""
+    path = Path(name).expanduser()
+    beside = (
+        [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+    )
+    near = near_match(path.name, beside)
+    shown = name[: len(name) - len(path.name)] + near if near and name.endswith(path.name) else near
+    hint = f"; did you mean {shown!r}?" if near else ""
+    if not hint and "/" not in name:
+        hint = "; a model of the hub is written ORG/NAME"
+    return OptionError(f"{key}: {name}: no such folder{hint}")
 
 
 def _is_path(name: str) -> bool:
@@ -320,27 +362,28 @@ def _hub_file(key: str, name: str, file: str) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # runs/tiny beside a folder `runs` is a path, for which the hub is not asked.
-    is_path = "/" in name and Path(name).parent.is_dir()
     trouble: str | None = None
     try:
         cached = try_to_load_from_cache(name, file)
         if isinstance(cached, str):
             return Path(cached)
-        if not is_path:
-            with hub_access.bounded() as trouble:
-                return Path(hf_hub_download(name, file))
+        with hub_access.bounded() as trouble:
+            return Path(hf_hub_download(name, file))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = trouble or (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise OptionError(
             f"{key}: {name}: no such folder here, and the hub did not provide its {file} ({reason})"
         ) from error
-    raise OptionError(f"{key}: {name}: no such folder")
 
 
 def _check_head(model: str, file: Path, runner: Runner) -> None:
     facts = _facts(model, file)
     right = _HEADS[runner.head]
+    if runner.head == "causal" and facts.get("is_encoder_decoder") is True:
+        raise OptionError(
+            f"base_model: {model} is an encoder-decoder model; {runner.method} trains language models "
+            "that have no encoder"
+        )
     for architecture in facts.get("architectures") or ():
         ending = next((e for e in _OWN_HEADS if architecture.endswith(e)), None)
         if runner.head == "causal" and ending not in {None, right}:

@@ -398,7 +398,13 @@ def _is_here(path: str) -> bool:
 
 def _is_file_name(path: str) -> bool:
     """Return whether a path cannot be a dataset of the hub."""
-    return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).suffix in _SUFFIXES
+    is_beside = "/" in path and Path(path).parent.is_dir()
+    return (
+        is_beside
+        or path.startswith((".", "/", "~"))
+        or path.count("/") > 1
+        or Path(path).suffix in _SUFFIXES
+    )
 
 
 def check_types(subject: Subject) -> Iterator[Problem]:

@@ -331,14 +331,14 @@ def _readings(
 def _incomplete(missing: tuple[str, ...]) -> Problem:
     return Problem(
         "missing",
-        f"{', '.join(missing)}: needed to train; a fragment is planned with --dry-run",
+        f"{', '.join(missing)}: needed to train; --dry-run --partial plans what is there",
         error=OptionError,
     )
 
 
 def is_fragment(config: Config) -> bool:
-    """Return whether a configuration lacks a required key."""
-    return bool(_missing(config, _runner(config)))
+    """Return whether a configuration is a part of one: nothing trains without a model."""
+    return config.text("base_model") is None
 
 
 def _runner(config: Config) -> Runner:

@@ -134,6 +134,8 @@ _LABELS = {"score": 1, "steps": 2}
 
 
 def _quantized(config: Config, _: Runner) -> str | None:
+    if config.is_true("load_in_4bit") and config.is_true("load_in_8bit"):
+        return "load_in_4bit and load_in_8bit both choose a quantization; keep one"
     bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
     if bits and config.get("adapter") is None:
         return f"{bits}: quantized weights cannot be trained; add adapter: qlora"
