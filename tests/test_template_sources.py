@@ -119,8 +119,8 @@ found = util.find_spec
 util.find_spec = lambda name, *a: None if name == "trl" else found(name, *a)
 from fmtkit.rendering import template_sources
 from fmtkit.core.errors import DependencyError
-print(template_sources.find_family("llama3").name, "qwen3" in template_sources.names())
-for name in ("qwen3", "llama3", "trl:qwen3"):
+print(template_sources.find_family("llama3").name, "glm4_moe" in template_sources.names())
+for name in ("glm4_moe", "aya", "trl:qwen3"):
     try:
         template_sources.find_model_template(name)
     except DependencyError as error:

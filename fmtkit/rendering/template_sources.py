@@ -2,7 +2,8 @@
 
 A name can mean two templates. In a type (`llama3.intel`) it is the *family*: fmtkit's template first,
 rendered with an empty `bos_token`. As `chat_template` of a config or `--chat-template` it is the template of
-the *model*, with its BOS and its trimming: TRL's if TRL ships one, else fmtkit's.
+the *model*, with its BOS and its trimming: TRL's file if TRL is installed, since TRL's trainers know a
+template by its source; else fmtkit's own of that model, which writes the same text.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,20 @@ from fmtkit.tokenizers.tokens import Tokenizer
 
 _SUFFIX = ".jinja"
 
-SHIPPED = tuple(
-    sorted(
-        entry.name.removesuffix(_SUFFIX)
-        for entry in files("fmtkit.templates").iterdir()
-        if entry.name.endswith(_SUFFIX)
-    )
-)
-"""The templates of fmtkit, one file each."""
+_FAMILIES, _MODELS = "fmtkit.templates", "fmtkit.templates.models"
+TRAINING_SUFFIX = "_training"
+
+
+def _stems(package: str) -> tuple[str, ...]:
+    entries = (entry.name for entry in files(package).iterdir())
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in entries if name.endswith(_SUFFIX)))
+
+
+SHIPPED = _stems(_FAMILIES)
+"""The families of fmtkit, one file each."""
+
+MODELS = tuple(name for name in _stems(_MODELS) if not name.endswith(TRAINING_SUFFIX))
+"""The models of which fmtkit has a template of its own, by the names that TRL gives them."""
 
 ALIASES = {
     "mistral": "mistral_v3_tekken",
@@ -72,24 +79,19 @@ OF_THE_TOKENIZER = frozenset(
 )
 """Names for which axolotl ships a copy of a model's template; here the model's tokenizer has it."""
 
-TRL_FIRST = frozenset({"gemma", "llama3"})
-"""Families of fmtkit of which TRL ships the model's template."""
+MODEL_FIRST = frozenset(SHIPPED) & frozenset(MODELS)
+"""Families of fmtkit whose name is that of a model, too."""
 
 TOKENIZER_DEFAULT = "tokenizer_default"
 TRL_PREFIX = "trl:"
-TRAINING_SUFFIX = "_training"
 WITHOUT_TOKENIZER = {"bos_token": ""}
 
 
 def names() -> list[str]:
     """Return every available name of a template, apart from files and tokenizers."""
-    trl = trl_names()
-    known = {name for name, target in ALIASES.items() if _is_here(target, trl)}
-    return sorted({*SHIPPED, *known, *(TRL_PREFIX + name for name in trl)})
-
-
-def _is_here(target: str, trl: tuple[str, ...]) -> bool:
-    return not target.startswith(TRL_PREFIX) or target.removeprefix(TRL_PREFIX) in trl
+    here = {*SHIPPED, *MODELS, *trl_names()}
+    known = {name for name, target in ALIASES.items() if target.removeprefix(TRL_PREFIX) in here}
+    return sorted({*SHIPPED, *MODELS, *known, *(TRL_PREFIX + name for name in trl_names())})
 
 
 @cache
@@ -97,6 +99,7 @@ def is_known(name: str) -> bool:
     """Return whether a name is that of a template, even if its package is not installed."""
     return (
         name in SHIPPED
+        or name in MODELS
         or name in ALIASES
         or name == TOKENIZER_DEFAULT
         or name.removeprefix(TRL_PREFIX) in trl_names()
@@ -127,7 +130,7 @@ def find_model_template(name: str, *, tokenizer: str | Path | None = None) -> Ch
     loaded = tokens.load(tokenizer) if tokenizer is not None else None
     if name == TOKENIZER_DEFAULT:
         return _tokenizer_default(loaded)
-    found = _find(TRL_PREFIX + name if name in TRL_FIRST else name, loaded)
+    found = _of_model(name) if name in MODEL_FIRST else _find(name, loaded)
     return found.with_tokens(loaded.special_tokens) if loaded else found
 
 
@@ -136,19 +139,39 @@ def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
         return recognised("inline template", name, WITHOUT_TOKENIZER)
     if name.endswith((".jinja", ".j2")):
         return _file(Path(name).expanduser())
-    name = ALIASES.get(name, name)
+    if name.startswith(TRL_PREFIX):
+        return _trl(name.removeprefix(TRL_PREFIX))
+    name = ALIASES.get(name, name).removeprefix(TRL_PREFIX)
     if name in SHIPPED:
         return _shipped(name)
     if name == TOKENIZER_DEFAULT or name in OF_THE_TOKENIZER:
         return _tokenizer_default(tokenizer)
-    if name.startswith(TRL_PREFIX) or name in trl_names():
-        return _trl(name.removeprefix(TRL_PREFIX))
+    if name in MODELS or name in trl_names() or TRL_PREFIX + name in ALIASES.values():
+        return _of_model(name)
     known = {*SHIPPED, *ALIASES, *names(), TOKENIZER_DEFAULT}
     raise UnknownNameError("template", name, known, "; a file must be named PATH.jinja")
 
 
 def _shipped(name: str) -> ChatTemplate:
-    return ChatTemplate(name, _shipped_source(name), WITHOUT_TOKENIZER, trusted=True)
+    return ChatTemplate(name, _source(_FAMILIES, name), WITHOUT_TOKENIZER, trusted=True)
+
+
+def _of_model(name: str) -> ChatTemplate:
+    if name in trl_names() or name not in MODELS:
+        return _trl(name)
+    return own_of_model(name)
+
+
+def own_of_model(name: str) -> ChatTemplate:
+    """Return fmtkit's own template of a model, whether or not TRL is installed."""
+    return ChatTemplate(
+        name, _source(_MODELS, name), WITHOUT_TOKENIZER, trusted=True, training=_own_training(name)
+    )
+
+
+def _own_training(name: str) -> str | None:
+    variant = name + TRAINING_SUFFIX
+    return _source(_MODELS, variant) if variant in _stems(_MODELS) else None
 
 
 def _file(path: Path) -> ChatTemplate:
@@ -176,16 +199,18 @@ def recognised(name: str, source: str, special_tokens: Mapping[str, str]) -> Cha
             return ChatTemplate(
                 name, source, special_tokens, trusted=True, training=_trl_training(trl)
             )
-    return ChatTemplate(name, source, special_tokens, trusted=source in _shipped_sources())
+    for own in MODELS:
+        if _source(_MODELS, own) == source:
+            return ChatTemplate(
+                name, source, special_tokens, trusted=True, training=_own_training(own)
+            )
+    known = any(_source(_FAMILIES, own) == source for own in SHIPPED)
+    return ChatTemplate(name, source, special_tokens, trusted=known)
 
 
 @cache
-def _shipped_sources() -> frozenset[str]:
-    return frozenset(map(_shipped_source, SHIPPED))
-
-
-def _shipped_source(name: str) -> str:
-    return files("fmtkit.templates").joinpath(f"{name}.jinja").read_text(encoding="utf-8")
+def _source(package: str, name: str) -> str:
+    return files(package).joinpath(name + _SUFFIX).read_text(encoding="utf-8")
 
 
 @cache
@@ -219,8 +244,10 @@ def _trl_training(name: str) -> str | None:
 
 def _trl(name: str) -> ChatTemplate:
     if _trl_folder() is None:
+        own = f"{name!r} names fmtkit's own of this model; " if name in MODELS else ""
         raise DependencyError(
-            f"the template {name!r} is part of TRL, which is not installed: pip install 'fmtkit[train]'"
+            f"the template {name!r} is a file of TRL, which is not installed: {own}"
+            "pip install --no-deps trl brings the files alone, fmtkit[train] what training needs too"
         )
     if name not in trl_names():
         raise UnknownNameError("template in TRL", name, trl_names())
