@@ -193,3 +193,15 @@ def test_the_source_archive_holds_the_clone_and_runs_its_tests(tmp_path):
     assert tracked <= held
     tests = ["-m", "pytest", "tests/test_converters.py", "tests/test_add_a_format.py"]
     assert " passed" in in_clone(root, *tests, HOME=str(tmp_path))
+
+
+def test_imports_are_sorted_alike_whatever_folders_a_clone_collects(tmp_path):
+    """`make demo` leaves runs/; tests/runs.py is no part of it."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for folder in ("runs", "demo", "tests"):
+        (tmp_path / folder).mkdir()
+    source = "import pytest\nfrom runs import fmtkit\n\nfrom fmtkit.core import errors\n"
+    (tmp_path / "tests" / "test_x.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--select", "I", "--no-cache", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
