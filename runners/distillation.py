@@ -11,6 +11,5 @@ RUNNER = Runner(
     trl=">=1.10,<2",
     needs=frozenset({"teacher"}),
     sections=frozenset({"vllm"}),
-    words_prompts=True,
     own=frozenset({"max_length"}),
 )

@@ -147,8 +147,6 @@ class Runner:
     """Whether its trainer reads the template's variables from a column of the rows."""
     whole_dialogs: bool = False
     """Whether its trainer takes only conversations, each a prompt joined with its completion."""
-    words_prompts: bool = False
-    """Whether its trainer makes a message of a text prompt, and renders it with the template."""
     both_labels: bool = False
     """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
     whole_batch: bool = False

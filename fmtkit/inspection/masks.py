@@ -56,11 +56,6 @@ class Masking:
         """Return the rule of the method; empty where it names none."""
         return runner.find(self.method).mask if self.method else ""
 
-    @property
-    def words_prompts(self) -> bool:
-        """Return whether the method makes a message of the text of a prompt."""
-        return self.method is not None and runner.find(self.method).words_prompts
-
 
 USUAL = Masking()
 

@@ -97,7 +97,7 @@ class RowViewer:
             return ()
         template = self.template
         if is_prerendered(row, self.table):
-            if self.table in ANSWERLESS and not self.masking.words_prompts:
+            if self.table in ANSWERLESS:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = as_messages(row), identity()
         return mask_row(row, self.table, self.tokenizer, template, self.masking)

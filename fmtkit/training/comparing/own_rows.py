@@ -89,15 +89,12 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 
 def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
-    from fmtkit.rendering import template_sources
-    from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.training.data.rows import mixed
-    from fmtkit.training.data.trained_messages import masking_of_row
+    from fmtkit.training.data.trained_messages import RowTemplates, masking_of_row
 
     work, plan = own.job, own.plan
     limit = work.trainer.get("max_length") or work.own.get("max_length")
     longest = limit if isinstance(limit, int) else None
-    template = own.tokenizer.chat_template
     usual = Masking(
         plan.method,
         work.setting("train_on_inputs") is True,
@@ -105,21 +102,14 @@ def rows(own: OwnRows) -> Iterator[Row]:
         max_length=longest,
         **_steps(work),
     )
-    source = None
-    if template is not None:
-        source = template_sources.recognised("template", template, own.tokenizer.special_tokens)
-    row_template = None
+    templates = RowTemplates(own.tokenizer.chat_template, own.tokenizer.special_tokens)
     for sources in (work.train, work.evaluation):
         if not sources:
             continue
         for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
-                if row_template is None and source is not None:
-                    row_template = RowTemplate(
-                        source.with_kwargs(row.get("chat_template_kwargs") or {})
-                    )
-                masked = mask_row(row, _table(row), own.tokenizer, row_template, masking)
+                masked = mask_row(row, _table(row), own.tokenizer, templates.of(row), masking)
                 for one in _rows(masked, row, longest):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.has_loss

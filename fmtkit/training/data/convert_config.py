@@ -153,7 +153,7 @@ def _text(run_plan: Plan, entry: DatasetPlan, configured: ConvertOptions) -> dic
     """Return the options that make text where the config or the type names a template."""
     if entry.reading.is_segments:
         return {}
-    if entry.table == "Tokens" or entry.reading.is_text:
+    if entry.table == "Tokens" or not entry.reading.needs_template:
         # Text in a file is cut when it is written, since any trainer may read it.
         return {"cut_in_training": False}
     if run_plan.template[1] == "default":

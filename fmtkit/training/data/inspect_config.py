@@ -83,7 +83,7 @@ def _inspected(
 
 
 def _template(run_plan: Plan, dataset: DatasetPlan) -> str | None:
-    named_by_type = run_plan.template[1].startswith(("type ", "prerendered text"))
+    named_by_type = run_plan.template[1].startswith("type ")
     if run_plan.template[0] == WITHOUT or dataset.reading.is_segments or named_by_type:
         return None
     if run_plan.template[1] == "default" and _tokenizer(run_plan) is None:

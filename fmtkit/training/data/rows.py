@@ -1,9 +1,13 @@
-"""Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order."""
+"""Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order.
+
+Rows of prerendered text become messages that are rendered unchanged. The model's own template stays that
+of its tokenizer: each row of text names the identity template for the calls that render it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +17,36 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS, MARKS
 from fmtkit.training.data import trained_messages
+from fmtkit.training.data.trained_messages import (
+    VARIABLES,
+    has_text_rows,
+    identity_source,
+    is_text_row,
+)
 from fmtkit.training.run.job import Job, Source
 
 if TYPE_CHECKING:
     from fmtkit.rendering.tracing import Fault, Request
 
 _TEXT_ROLES = {"prompt": "user"}
+_IS_TEXT = "fmtkit_is_text"
+"""A column of rows that were mixed: whether a row is prerendered text. No trainer sees it."""
 
 
 def load_rows(
-    job: Job, runner: Runner, note: Callable[[str], None] = lambda _: None
+    job: Job, runner: Runner, note: Callable[[str], None] = lambda _: None, tokenizer: Any = None
 ) -> tuple[Any, Any]:
     """Return the rows to train on and those to evaluate on (None if there are none).
 
-    `note` gets a line for rows that are left out.
+    `note` gets a line for rows that are left out. The tokenizer renders prompts of messages where others
+    are text.
     """
-    train = mixed(job, job.train, runner, note)
+    train = mixed(job, job.train, runner, note, tokenizer)
     if _is_shuffled(job):
         train = train.shuffle(seed=_seed(job))
     if runner.both_labels:
         train = interleaved(train, _seed(job))
-    evaluation = mixed(job, job.evaluation, runner, note) if job.evaluation else None
+    evaluation = mixed(job, job.evaluation, runner, note, tokenizer) if job.evaluation else None
     return train, evaluation
 
 
@@ -50,11 +63,35 @@ def _is_shuffled(job: Job) -> bool:
 
 
 def _with_variables(job: Job, rows: Any) -> Any:
-    """Add the variables of the template, where its trainer reads them from the rows."""
+    """Add what apply_chat_template is called with, where the trainer takes it from the rows.
+
+    Each call with a row of text names the identity template.
+    """
+    has_text = _IS_TEXT in rows.column_names
     variables = job.setting("chat_template_kwargs")
-    if not variables or "chat_template_kwargs" in job.trainer:
-        return rows
-    return rows.add_column("chat_template_kwargs", [variables] * len(rows))
+    given = {} if VARIABLES in job.trainer or not isinstance(variables, Mapping) else variables
+    if not has_text:
+        return rows.add_column(VARIABLES, [given] * len(rows)) if given else rows
+    from datasets import Features, Value
+
+    as_it_is = {**dict.fromkeys(given), "chat_template": identity_source()}
+    as_messages = {**given, "chat_template": None}
+    kinds = {
+        name: Features.from_arrow_schema(_schema_of(name, v))[name] for name, v in given.items()
+    }
+    features = Features({**rows.features, VARIABLES: {**kinds, "chat_template": Value("string")}})
+    del features[_IS_TEXT]
+
+    def add(batch: Mapping[str, list[bool]]) -> dict[str, list[Any]]:
+        return {VARIABLES: [as_it_is if is_text else as_messages for is_text in batch[_IS_TEXT]]}
+
+    return rows.map(add, batched=True, remove_columns=[_IS_TEXT], features=features)
+
+
+def _schema_of(name: str, value: object) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.array([value]).type)])
 
 
 def mixed(
@@ -62,17 +99,27 @@ def mixed(
     sources: Sequence[Source],
     runner: Runner,
     note: Callable[[str], None] = lambda _: None,
+    tokenizer: Any = None,
 ) -> Any:
     """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and trained_messages.has_flags(files)
+    # Methods that sample take prompts of text as they are, as long as all are text.
+    samples = "Prompt" in runner.tables
+    texts = [_holds_text(source.files) for source in sources]
+    words = any(texts) and not (samples and all(texts))
     parts = [
-        _weighted(_load(job, source, runner, flagged=flagged), source.weight, _seed(job))
+        _weighted(
+            _load(job, source, runner, flagged=flagged, words=words), source.weight, _seed(job)
+        )
         for source in sources
     ]
     if job.setting("shuffle_before_merging_datasets") and len(parts) > 1:
         parts = [part.shuffle(seed=_seed(job)) for part in parts]
     merged = put_together(parts)
+    if words and samples:
+        merged = _as_texts(job, merged, tokenizer)
+        note("prompts of text and of messages: those of messages are rendered, and all are text")
     if runner.whole_dialogs:
         merged = whole_dialogs(merged)
     if job.setting("dataset_exact_deduplication"):
@@ -88,7 +135,35 @@ def mixed(
     return _with_variables(job, merged)
 
 
-def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
+def _as_texts(job: Job, rows: Any, tokenizer: Any) -> Any:
+    """Render the prompts of messages where there are prompts of text: TRL takes a batch of one kind."""
+    from datasets import Value
+
+    variables = job.trainer.get(VARIABLES) or job.setting(VARIABLES)
+    given = variables if isinstance(variables, Mapping) else {}
+    # A tokenizer that puts BOS before every text would write it twice.
+    bos = tokenizer.bos_token or ""
+    written = bos if tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id] else ""
+
+    def render(row: dict[str, Any]) -> dict[str, str]:
+        if row[_IS_TEXT]:
+            return {"prompt": row["prompt"][0]["content"]}
+        tools = row.get("tools")
+        text: str = tokenizer.apply_chat_template(
+            row["prompt"],
+            tools=json.loads(tools) if isinstance(tools, str) else tools,
+            tokenize=False,
+            add_generation_prompt=True,
+            **given,
+        )
+        return {"prompt": text.removeprefix(written)}
+
+    features = rows.features.copy()
+    features["prompt"] = Value("string")
+    return rows.map(render, features=features).remove_columns([_IS_TEXT])
+
+
+def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: bool) -> Any:
     """Load Parquet files through an Arrow file of the run folder, which the processes share."""
     from datasets import Dataset
 
@@ -99,19 +174,37 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool) -> Any:
         rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
         rows = decoded(rows, source.files)
-    # A text prompt is given to the model unchanged; as a message it would go through a template.
-    if "rewards" not in runner.needs:
-        rows = _worded(rows)
+    if words:
+        rows = _worded(rows) if _holds_text(source.files) else _marked(rows, is_text=False)
     rows = trained_messages.with_rule(rows, source.turns)
     return _wide(trained_messages.with_flags(rows) if flagged else rows)
+
+
+def _holds_text(files: Sequence[str]) -> bool:
+    """Return whether the conversations in converted files are prerendered text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not files:
+        return False
+    schema = pq.read_schema(files[0])
+    if {"segments", "completions", "replies", "input_ids"} & {*schema.names}:
+        return False
+    name = next((n for n in ("prompt", "messages", "text", "chosen") if n in schema.names), None)
+    return name is not None and (
+        pa.types.is_string(schema.field(name).type)
+        or pa.types.is_large_string(schema.field(name).type)
+    )
+
+
+def _marked(rows: Any, *, is_text: bool) -> Any:
+    return rows.add_column(_IS_TEXT, np.full(len(rows), is_text))
 
 
 def _worded(rows: Any) -> Any:
     """Give text conversations the shape of messages, for the identity template to render unchanged."""
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
     strings = [name for name in columns if _is_text(rows.features[name])]
-    if not strings or "replies" in rows.column_names or "completions" in rows.column_names:
-        return rows
 
     def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
         return {
@@ -123,7 +216,7 @@ def _worded(rows: Any) -> Any:
         }
 
     dropped = [name for name in strings if name == "text"]
-    return rows.map(word, batched=True, remove_columns=dropped)
+    return _marked(rows.map(word, batched=True, remove_columns=dropped), is_text=True)
 
 
 def _is_text(feature: Any) -> bool:
@@ -145,7 +238,8 @@ def _wide(rows: Any) -> Any:
 def in_parts(rows: Any, tokenizer: Any) -> Any:
     """Turn every content into a text part if the tokenizer's template renders nothing else.
 
-    Templates of vision models read only parts; TRL makes parts of strings only for processors.
+    Templates of vision models read only parts; TRL makes parts of strings only for processors. Rows of
+    prerendered text stay as they are: their template is another.
     """
     from fmtkit.rendering.content_parts import Form, forms_of, in_form
 
@@ -153,7 +247,9 @@ def in_parts(rows: Any, tokenizer: Any) -> Any:
     forms = forms_of(_Transformers(tokenizer)) if names else None
     if forms is None or not forms.any(Form.PARTS):
         return rows
-    return _as_json(rows, names, lambda m: json.dumps(in_form(m, forms), ensure_ascii=False))
+    return _as_json(
+        rows, names, lambda m: json.dumps(in_form(m, forms), ensure_ascii=False), but=is_text_row
+    )
 
 
 class _Transformers:
@@ -175,15 +271,34 @@ class _Transformers:
             return fault(error)
 
 
-def _as_json(rows: Any, names: Sequence[str], write: Callable[[dict[str, Any]], str]) -> Any:
-    """Turn the messages of some columns into JSON values, written as JSON text by `write`."""
+def _as_json(
+    rows: Any,
+    names: Sequence[str],
+    write: Callable[[dict[str, Any]], str],
+    *,
+    but: Callable[[Mapping[str, Any]], bool] = lambda _: False,
+) -> Any:
+    """Turn the messages of some columns into JSON values, written as JSON text by `write`.
+
+    Messages of rows of which `but` is true are written as they are.
+    """
     from datasets import Json, List, Value
 
     if not names:
         return rows
 
-    def written(batch: dict[str, list[list[dict[str, Any]]]]) -> dict[str, list[list[str]]]:
-        return {name: [[write(m) for m in dialog] for dialog in batch[name]] for name in names}
+    def written(batch: dict[str, list[Any]]) -> dict[str, list[list[str] | None]]:
+        columns = list(batch)
+        values = [dict(zip(columns, row, strict=True)) for row in zip(*batch.values(), strict=True)]
+        writers = [_message if but(row) else write for row in values]
+        return {
+            name: [
+                # A row of another table that was mixed in has no such messages.
+                None if row[name] is None else [writer(message) for message in row[name]]
+                for row, writer in zip(values, writers, strict=True)
+            ]
+            for name in names
+        }
 
     features = rows.features.copy()
     for name in names:
@@ -256,15 +371,48 @@ def whole_dialogs(rows: Any) -> Any:
     """
     if "completion" not in rows.column_names:
         return rows
+    if len({str(rows.features[name]) for name in rows.column_names if name in DIALOG_COLUMNS}) > 1:
+        narrow = [n for n in rows.column_names if n in DIALOG_COLUMNS and _keys(rows.features[n])]
+        rows = _as_json(rows, narrow, _message)
     features = rows.features.copy()
     kind = features.pop("completion")
     del features["prompt"]
     features["messages"] = kind
 
     def join(row: dict[str, Any]) -> dict[str, Any]:
+        if row["completion"] is None:
+            return {"messages": row["messages"]}
         return {"messages": [*row["prompt"], *row["completion"]]}
 
     return rows.map(join, remove_columns=["prompt", "completion"], features=features)
+
+
+def rendered_dialogs(rows: Any, tokenizer: Any) -> Any:
+    """Return conversations as two messages that hold rendered text: all but the last turn, and the last.
+
+    For GKD, whose collator renders all rows with one template: the identity template once these are text.
+    """
+    from datasets import Features, List, Value
+
+    message = {"role": Value("string"), "content": Value("string")}
+
+    def render(row: dict[str, Any]) -> dict[str, Any]:
+        tools = row.get("tools")
+        given = {
+            "tools": json.loads(tools) if isinstance(tools, str) else tools,
+            "tokenize": False,
+            **(row.get(VARIABLES) or {}),
+        }
+        context = tokenizer.apply_chat_template(
+            row["messages"][:-1], add_generation_prompt=True, **given
+        )
+        whole = tokenizer.apply_chat_template(row["messages"], **given)
+        texts = (("user", context), ("assistant", whole.removeprefix(context)))
+        return {"messages": [{"role": role, "content": text} for role, text in texts]}
+
+    return rows.map(
+        render, remove_columns=rows.column_names, features=Features({"messages": List(message)})
+    )
 
 
 def decoded(rows: Any, files: Sequence[str]) -> Any:
@@ -280,12 +428,15 @@ def decoded(rows: Any, files: Sequence[str]) -> Any:
 def put_together(parts: Sequence[Any]) -> Any:
     """Concatenate datasets; raise OptionError where a column holds different kinds of value.
 
+    What is the same in two forms takes one: narrow and wide messages, hard and soft labels, numbers and
+    texts of two sizes. A column that a dataset lacks is null in its rows; a margin is 0, as without one.
     Rows for a Gym also hold all their columns in a single one, so columns that clash are left out.
     """
     from datasets import concatenate_datasets
 
     if len(parts) == 1:
         return parts[0]
+    parts = _with_margins(_unified(parts))
     if all(GYM_COLUMNS[0] in part.column_names for part in parts):
         clashes = set(_clashes(parts))
         parts = [part.remove_columns(sorted(clashes & {*part.column_names})) for part in parts]
@@ -299,6 +450,59 @@ def put_together(parts: Sequence[Any]) -> Any:
             f"datasets: column {clashes_left[0]!r} holds different kinds of value in two datasets; "
             "make them the same, or drop it by remove_columns of a transform"
         ) from error
+
+
+def _unified(parts: Sequence[Any]) -> list[Any]:
+    """Give columns of different types the one that holds them all, where there is one."""
+    out = list(parts)
+    for name in _clashes(parts):
+        kinds = _types(parts, name)
+        if name in DIALOG_COLUMNS and all(map(_is_dialog, kinds)):
+            out = [
+                _as_json(part, [name], _message) if _keys(part.features.get(name)) else part
+                for part in out
+            ]
+            continue
+        common = _common(kinds)
+        if common is not None:
+            out = [p.cast_column(name, common) if name in p.column_names else p for p in out]
+    return out
+
+
+def _is_dialog(feature: Any) -> bool:
+    return bool(_keys(feature)) or _holds_json(feature)
+
+
+def _common(kinds: Sequence[Any]) -> Any:
+    """Return the type to which numbers, labels or texts can be cast; None if there is none."""
+    import pyarrow as pa
+    from datasets import Features, List, Value
+
+    if all(isinstance(kind, List) for kind in kinds):
+        inner = _common([kind.feature for kind in kinds])
+        return None if inner is None else List(inner)
+    if not all(isinstance(kind, Value) for kind in kinds):
+        return None
+    types = [kind.pa_type for kind in kinds]
+    if all(pa.types.is_boolean(t) or pa.types.is_floating(t) for t in types):
+        return Value("float64")
+    schemas = [pa.schema([("x", t)]) for t in types]
+    try:
+        common = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowTypeError:
+        return None
+    return Features.from_arrow_schema(common)["x"]
+
+
+def _with_margins(parts: Sequence[Any]) -> list[Any]:
+    if not any("margin" in part.column_names for part in parts):
+        return list(parts)
+    return [
+        part
+        if "margin" in part.column_names
+        else part.add_column("margin", np.zeros(len(part), dtype=np.float64))
+        for part in parts
+    ]
 
 
 def _json_columns(schemas: Sequence[Any]) -> list[str]:
@@ -337,7 +541,7 @@ def rendered(rows: Any, tokenizer: Any) -> Any:
     from datasets import Features, Value
     from trl.data_utils import maybe_apply_chat_template
 
-    if rows is None or not any(map(_holds_json, rows.features.values())):
+    if rows is None or not (has_text_rows(rows) or any(map(_holds_json, rows.features.values()))):
         return rows
     dialogs = [name for name in rows.column_names if name in DIALOG_COLUMNS]
     kept = {name: rows.features[name] for name in ("label",) if name in rows.features}

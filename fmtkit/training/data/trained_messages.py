@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     # Methods other than sft render nothing here: their processes start without polars.
     from fmtkit.inspection.masks import Masking
     from fmtkit.rendering.chat import ChatTemplate
+    from fmtkit.rendering.row_templates import RowTemplate
 
 COLUMN = "trained_messages"
 """For each message of a row whether it says that it is trained on: true, false or null."""
 DETAIL_COLUMN = "train_details"
 """For each message of a row the parts of its content that are trained on, as JSON text, or null."""
+VARIABLES = "chat_template_kwargs"
+"""The column in which TRL's trainers look for a row's arguments of apply_chat_template."""
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 
@@ -68,9 +71,29 @@ def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
 
 def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
     """Return whether rows must be tokenized here: TRL masks only by marks in the template."""
-    if {COLUMN, RULE_COLUMN, "segments"} & {*rows.column_names}:
+    columns = {*rows.column_names}
+    if {COLUMN, RULE_COLUMN, "segments"} & columns or {"messages", "prompt"} <= columns:
+        return True
+    if has_text_rows(rows):
         return True
     return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
+
+
+def identity_source() -> str:
+    """Return the template that renders messages as their contents."""
+    from fmtkit.rendering import template_sources
+
+    return template_sources.find_family("identity").source
+
+
+def has_text_rows(rows: Any) -> bool:
+    """Return whether some of the rows are prerendered text, in the shape of messages."""
+    return "chat_template" in (rows.features.get(VARIABLES) or {})
+
+
+def is_text_row(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is prerendered text, in the shape of messages."""
+    return bool((row.get(VARIABLES) or {}).get("chat_template"))
 
 
 def is_marked(tokenizer: Any) -> bool:
@@ -87,15 +110,11 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
     several rows. Raises TemplateError where the replies cannot be found in what the template writes.
     """
     from fmtkit.inspection.masks import Masking, mask_row
-    from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.tokens import Tokenizer
 
     special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
     adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
-    template = None
-    if tokenizer.chat_template is not None:
-        variables = rows[0].get("chat_template_kwargs") or {}
-        template = RowTemplate(_template(tokenizer).with_kwargs(variables))
+    templates = RowTemplates(tokenizer.chat_template, special)
     usual = Masking(train_on_inputs=everything, max_length=longest)
 
     def encode(batch: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
@@ -103,7 +122,7 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
             row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
-            for one in mask_row(row, _table(row), adapted, template, masking):
+            for one in mask_row(row, _table(row), adapted, templates.of(row), masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
@@ -111,6 +130,35 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         return out
 
     return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)
+
+
+class RowTemplates:
+    """The template of each row: the run's, or the identity template for prerendered text."""
+
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
+        self._source, self._special = source, dict(special_tokens)
+        self._made: dict[str, RowTemplate | None] = {}
+
+    def of(self, row: Mapping[str, Any]) -> RowTemplate | None:
+        """Return the template of a row with its variables; None where the run has none."""
+        variables = row.get(VARIABLES) or {}
+        key = json.dumps(variables, sort_keys=True, default=str)
+        if key not in self._made:
+            self._made[key] = self._make(variables)
+        return self._made[key]
+
+    def _make(self, variables: Mapping[str, Any]) -> RowTemplate | None:
+        from fmtkit.inspection.text_masks import identity
+        from fmtkit.rendering import template_sources
+        from fmtkit.rendering.row_templates import RowTemplate
+
+        if variables.get("chat_template"):
+            return identity()
+        if self._source is None:
+            return None
+        given = {name: value for name, value in variables.items() if name != "chat_template"}
+        template = template_sources.recognised("template", self._source, self._special)
+        return RowTemplate(template.with_kwargs(given))
 
 
 def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, Any], Masking]:

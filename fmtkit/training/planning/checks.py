@@ -248,7 +248,7 @@ def has_labels(run: Run) -> bool:
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
     """Return notes on converted rows that do not prevent training."""
-    if plan.template[1] != "prerendered text":
+    if not any(dataset.reading.is_text for dataset in plan.datasets):
         return []
     open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
     if not open_ended:
@@ -281,6 +281,9 @@ def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
     return [] if row_templates.RowTemplate(source).has_generation else [turn_spans.UNMARKED]
 
 
+_TEXT = ("string", "large_string")
+
+
 def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
     """Count replies among the first rows that do not end with the tokenizer's end of text."""
     import pyarrow.parquet as pq
@@ -291,8 +294,10 @@ def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
     end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
     unended = count = 0
     for file in files if end else ():
-        names = set(pq.read_schema(file).names) & {"text", "completion", "chosen"}
-        for name in sorted(names):
+        schema = pq.read_schema(file)
+        for name in ("chosen", "completion", "text"):
+            if name not in schema.names or str(schema.field(name).type) not in _TEXT:
+                continue
             column = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
             count += len(column)
             unended += sum(not text.rstrip().endswith(end) for text in column.to_pylist())

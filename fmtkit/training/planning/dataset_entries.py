@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fmtkit.columns.documents import Continuation
 from fmtkit.columns.kinds import FLAGS
 from fmtkit.columns.text_formats import PLACEHOLDERS, parse_format
 from fmtkit.converting import type_options, typenames
@@ -16,7 +17,7 @@ from fmtkit.converting.user_functions import find_function
 from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import Runner
-from fmtkit.core.tables import table_for
+from fmtkit.core.tables import Stepwise, Tokens, table_for
 from fmtkit.formats import registry
 from fmtkit.rendering import template_sources
 from fmtkit.training.config.config import Config, Entry
@@ -43,6 +44,8 @@ _OPTION_KEYS = [
     "split_thinking",
 ]
 TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
+RENDERED = "prerendered text"
+"""Where a run's template comes from if all of its rows are text: it has none, and the model keeps its own."""
 FALLBACK = "tokenizer_default_fallback_"
 """Prefix of the name of a template for tokenizers without one."""
 _FILE_TYPES = frozenset({"json", "csv", "parquet", "arrow", "text"})
@@ -59,14 +62,21 @@ class Reading:
     tables: tuple[str, ...]
     template: str | None = None
     is_text: bool = False
-    """Whether its rows are prerendered text, which reaches the trainer through the identity template."""
+    """Whether its rows are prerendered text, which is trained on as it is."""
     is_segments: bool = False
     """Whether its rows are segments of text, which no template writes."""
     options: Mapping[str, object] = field(default_factory=dict)
+    is_plain: bool = False
+    """Whether its rows are no conversations: steps of solutions, or tokens of text."""
     function: bool = False
     """Whether the type is a user function."""
     source: str = ""
     """Name of the type's converters; the type itself where it is empty."""
+
+    @property
+    def needs_template(self) -> bool:
+        """Return whether its rows are messages, which a chat template renders."""
+        return not (self.is_text or self.is_segments or self.is_plain)
 
 
 def plugin_files(config: Config) -> tuple[str, ...]:
@@ -112,11 +122,21 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         name,
         tables,
         template=read_name.template,
-        is_text=all(makes_text(read_name.source)) and tables != ("Segments",),
+        is_text=all(c.text for c in registry.named(read_name.source)) and tables != ("Segments",),
         is_segments=tables == ("Segments",),
+        is_plain=all(map(is_plain, _fitting(read_name.source, runner))),
         options=options,
         source=read_name.source,
     )
+
+
+def is_plain(converter: registry.Converter) -> bool:
+    """Return whether a converter makes rows that are not conversations, so that no template renders them."""
+    return converter.makes in (Stepwise, Tokens, Continuation)
+
+
+def _fitting(source: str, runner: Runner) -> list[registry.Converter]:
+    return [c for c in registry.named(source) if table_for(c.table, runner.tables)]
 
 
 def _with_usual_names(roles: object) -> dict[str, object]:
@@ -131,14 +151,6 @@ def _with_usual_names(roles: object) -> dict[str, object]:
 
 def _listed(names: object) -> list[object]:
     return list(names) if isinstance(names, list) else [names]
-
-
-def makes_text(source: str) -> tuple[bool, ...]:
-    """Return for each converter of a type whether its conversations are prerendered text.
-
-    Such rows reach the trainer through the identity template.
-    """
-    return tuple(converter.text for converter in registry.named(source))
 
 
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
@@ -209,31 +221,32 @@ def _options(entry: Entry) -> dict[str, object]:
     return options | ({"message_property_mappings": mappings} if mappings else {})
 
 
-def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str]:
-    """Return the run's chat template and where it was set.
+def template_of(
+    config: Config, readings: tuple[Reading, ...], *, samples: bool = False
+) -> tuple[str, str]:
+    """Return the run's chat template and where it was set; WITHOUT where no row needs one.
 
-    Raises OptionError where two types, or a type and the configuration, name different ones.
+    Prerendered text is trained on as it is, beside messages too, which the template renders.
+
+    Raises OptionError where two types, or a type and the configuration, name different ones, or where a
+    template is named and all rows are prerendered text, unless the method `samples` from prompts: then the
+    template is for others that may ask, such as a reward.
     """
     named = _templates(config, readings)
     if len(named) > 1:
         both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
         raise OptionError(f"a model has one chat template, but these differ: {both}")
-    if readings and all(reading.is_segments for reading in readings) and not named:
-        return WITHOUT, "segments of text"
-    readings = tuple(reading for reading in readings if not reading.is_segments)
-    if not any(reading.is_text for reading in readings):
-        name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
-        return _at_hand(name, config), origin
-    if named and set(named) != {"identity"}:
+    texts = [reading.type for reading in readings if reading.is_text]
+    is_plain = bool(readings) and not any(reading.needs_template for reading in readings)
+    if is_plain and texts and named and set(named) != {"identity"} and not samples:
         raise OptionError(
-            f"{next(iter(named))} is a template, but {_text_type(readings)} holds prerendered text; "
+            f"{next(iter(named))} is a template, but {texts[0]} holds prerendered text; "
             "leave the template out, or give rows of messages"
         )
-    if not all(reading.is_text for reading in readings):
-        raise OptionError(
-            f"{_text_type(readings)} holds prerendered text and cannot be mixed with messages"
-        )
-    return "identity", "prerendered text"
+    if is_plain and (not named or (texts and not samples)):
+        return WITHOUT, RENDERED if texts else "rows that no template renders"
+    name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
+    return _at_hand(name, config), origin
 
 
 def _at_hand(name: str, config: Config) -> str:
@@ -308,10 +321,6 @@ def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
     if template is not None:
         named.setdefault(template, "key chat_template")
     return named
-
-
-def _text_type(readings: tuple[Reading, ...]) -> str:
-    return next(reading.type for reading in readings if reading.is_text)
 
 
 def _mapping(value: object) -> dict[str, object]:

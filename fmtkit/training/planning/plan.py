@@ -173,7 +173,10 @@ def plan(
     run_checks(subject, problems, (*of_sections(chosen), *checklist.ARGUMENTS))
     template = ("tokenizer_default", "default")
     with problems.collecting("template"):
-        template = dataset_entries.template_of(config, tuple(r for _, _, r in read))
+        samples = "rewards" in chosen.needs
+        template = dataset_entries.template_of(
+            config, tuple(r for _, _, r in read), samples=samples
+        )
     missing = tuple(_missing(config, chosen))
     if missing and not partial:
         problems.found.append(_incomplete(missing))

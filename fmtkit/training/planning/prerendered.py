@@ -1,6 +1,6 @@
 """Detection of prerendered text, from the first rows, for types that take text or messages (`passthrough`).
 
-Prerendered text is trained on unchanged, with the identity template; any other would be applied on top of it.
+Prerendered text is trained on unchanged; the template renders only the messages beside it.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from pathlib import Path
 from fmtkit.converting import detection, preparation, typenames
 from fmtkit.core.errors import ColumnMismatchError
 from fmtkit.core.tables import Segments
+from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.config.slices import slice_of
@@ -23,12 +24,9 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
 
     Local datasets are read, and those of the hub too if `with_hub`.
 
-    Raises OptionError if prerendered text would be mixed with messages or has a template configured, or
-    if a dataset of the hub cannot be loaded.
+    Raises OptionError if a template is configured and all rows are prerendered text, or if a dataset of the
+    hub cannot be loaded.
     """
-    # Online methods generate from a text prompt unchanged.
-    if "rewards" in plan.runner.needs:
-        return plan
     train, test = (
         tuple(_with_reading(plan, dataset, with_hub=with_hub) for dataset in listed)
         for listed in (plan.datasets, plan.test_datasets)
@@ -36,24 +34,33 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
     if (train, test) == (plan.datasets, plan.test_datasets):
         return plan
     readings = tuple(dataset.reading for dataset in (*train, *test))
-    template = dataset_entries.template_of(plan.config, readings)
+    samples = "rewards" in plan.runner.needs
+    template = dataset_entries.template_of(plan.config, readings, samples=samples)
     return replace(plan, datasets=train, test_datasets=test, template=template)
 
 
 def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> DatasetPlan:
     source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
-    if source is None or len(set(dataset_entries.makes_text(source))) < 2:
+    if source is None or not _depends_on_rows(source):
         return dataset
     specs: list[object] = [str(path) for path in _files(dataset)]
     if not specs and with_hub:
         selection = slice_of(dataset.entry, plan.config.get("seed"))
         specs, _ = datasets.specs_of(dataset, selection)
     chosen = _chosen_converter(plan, dataset, source, specs)
-    if chosen is None or not chosen.text:
+    if chosen is None or not (chosen.text or dataset_entries.is_plain(chosen)):
         return dataset
+    if not chosen.text:
+        return replace(dataset, reading=replace(dataset.reading, is_plain=True))
     is_segments = chosen.makes is Segments
     reading = replace(dataset.reading, is_text=not is_segments, is_segments=is_segments)
     return replace(dataset, reading=reading, table=chosen.table if is_segments else dataset.table)
+
+
+def _depends_on_rows(source: str) -> bool:
+    """Return whether only the rows say if a type's converter makes text, messages or neither."""
+    converters = registry.named(source)
+    return len({(c.text, dataset_entries.is_plain(c)) for c in converters}) > 1
 
 
 def _chosen_converter(

@@ -1,5 +1,6 @@
 """From a job to a TRL trainer: tokenizer, datasets, model, arguments; in a training process."""
 
+import copy
 import os
 import sys
 from collections.abc import Container, Mapping, Sequence
@@ -42,6 +43,8 @@ class Parts:
     callbacks: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Rows that were left out."""
+    are_rendered: bool = False
+    """Whether the conversations are rendered text, though the trainer takes only messages."""
 
 
 def runner_of(job: Job) -> Runner:
@@ -62,7 +65,12 @@ def load_class(path: str) -> Any:
 def build_trainer(job: Job, parts: Parts) -> Any:
     """Make the trainer of a runner from the arguments that its class takes."""
     trainer_class = load_class(parts.runner.trainer)
-    return trainer_class(**trainer_inputs(job, parts, trainer_class))
+    trainer = trainer_class(**trainer_inputs(job, parts, trainer_class))
+    if parts.are_rendered:
+        # Its collator renders what is rendered already; the tokenizer that is saved keeps its template.
+        trainer.data_collator.tokenizer = copy.deepcopy(parts.tokenizer)
+        trainer.data_collator.tokenizer.chat_template = trained_messages.identity_source()
+    return trainer
 
 
 def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]:
@@ -139,8 +147,13 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
     notes: list[str] = []
-    loaded = load_rows(job, runner, notes.append)
-    train, evaluation = (_prepared(job, rows, tokenizer) for rows in loaded)
+    loaded = load_rows(job, runner, notes.append, tokenizer)
+    are_rendered = runner.whole_dialogs and any(
+        rows is not None and trained_messages.has_text_rows(rows) for rows in loaded
+    )
+    train, evaluation = (
+        _prepared(job, rows, tokenizer, are_rendered=are_rendered) for rows in loaded
+    )
     arguments = make_arguments(job, runner, train.column_names)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
@@ -154,16 +167,19 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         quantization=make_quantization(job),
         callbacks=callbacks,
         notes=notes,
+        are_rendered=are_rendered,
     )
 
 
-def _prepared(job: Job, rows: Any, tokenizer: Any) -> Any:
+def _prepared(job: Job, rows: Any, tokenizer: Any, *, are_rendered: bool) -> Any:
     """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
-    from fmtkit.training.data.rows import in_parts
+    from fmtkit.training.data.rows import in_parts, rendered_dialogs
 
     everything = job.setting("train_on_inputs") is True
     if rows is None:
         return rows
+    if are_rendered:
+        return rendered_dialogs(rows, tokenizer)
     is_sft = runner_of(job).mask == "completion"
     if is_sft and trained_messages.needs_marks(rows, tokenizer, everything=everything):
         limit = job.trainer.get("max_length")

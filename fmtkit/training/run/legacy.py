@@ -72,9 +72,11 @@ def build_ppo(job: Job, parts: Parts) -> Any:
 
 
 def tokenized(rows: Any, tokenizer: Any) -> Any:
-    """Return prompts as token ids, each followed by the generation prompt of the chat template."""
+    """Return prompts as token ids: text as it is, messages followed by the template's generation prompt."""
 
     def encode(row: dict[str, Any]) -> dict[str, list[int]]:
+        if isinstance(row["prompt"], str):
+            return {"input_ids": tokenizer(row["prompt"])["input_ids"]}
         ids = tokenizer.apply_chat_template(
             row["prompt"], add_generation_prompt=True, tokenize=True, return_dict=False
         )

@@ -195,7 +195,7 @@ def template_text(planned: Plan) -> str | None:
         return None
     from fmtkit.rendering import template_sources
 
-    named_by_type = planned.template[1].startswith(("type ", "prerendered text"))
+    named_by_type = planned.template[1].startswith("type ")
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
     template = find(template_source(planned.config, planned.template))
     # The training variant marks the replies, and keeps earlier turns as they were.
