@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from fmtkit.commands.flags import INTERRUPTED, QuickCommand, QuickGroup, print_version, say
-from fmtkit.core.errors import FmtkitError, UnusedKernelWarning
+from fmtkit.core.errors import FmtkitError, UnreadFilesWarning, UnusedKernelWarning
 
 # typer contains its own copy of click; this is the base class of its errors about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -155,6 +155,8 @@ def _show_warning(
     """Show a warning of fmtkit as one line, without the line of code that it comes from."""
     if category is UnusedKernelWarning:
         say(f"fmtkit: {message}")
+    elif category is UnreadFilesWarning:
+        say(f"note: {message}")
     else:
         _show_other(message, category, *where, **more)
 

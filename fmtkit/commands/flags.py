@@ -1,6 +1,7 @@
 """Command line flags, derived from the options of commands, and the few flags that only change output."""
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from fmtkit.core.errors import OptionError
+from fmtkit.core.errors import OptionError, UnreadFilesWarning
 from fmtkit.core.options import PAIRS, Option, Options, default_of, flag_of
 
 Sources = Annotated[
@@ -181,6 +182,8 @@ def flags(
                 if (value := _typed(typed, name, found)) is not None
             }
             names = frozenset(n for n in given if _is_typed(typed[_CONTEXT], n))
+            if typed.get("quiet"):
+                warnings.simplefilter("ignore", UnreadFilesWarning)
             command(**rest, options=options(**given, typed=names))
 
         called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any
 
+import pyarrow as pa
+
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.engines import Cluster, Threads, engine_of
 from fmtkit.converting.ledger import Ledger, why_ended
@@ -50,9 +52,14 @@ class ConversionRun:
     """The run of one conversion."""
 
     def __init__(
-        self, jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watch | None
+        self,
+        jobs: Sequence[Job],
+        out: Destination,
+        options: ConvertOptions,
+        watch: Watch | None,
+        schema: pa.Schema,
     ) -> None:
-        self.jobs, self.options, self.watch = jobs, options, watch
+        self.jobs, self.options, self.watch, self.schema = jobs, options, watch, schema
         self.job = jobs[0]
         self.finished_sources: list[dict[str, Any]] = []
         self.finished_bytes = 0
@@ -138,7 +145,8 @@ class ConversionRun:
 
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
-        encode = Encoding(self.job.split, self.format, self.compression)
+        schema = None if self.job.schema == self.schema else self.schema
+        encode = Encoding(self.job.split, self.format, self.compression, schema)
         if self._by_tasks():
             self._write_tasks(encode)
             return
@@ -310,6 +318,7 @@ class ConversionRun:
             "type": self._type(),
             "bytes_read": self.finished_bytes + report.data["bytes_read"],
             "sources": self._sources(),
+            "schema": {field.name: str(field.type) for field in self.schema},
         }
         template = self.job.text.template
         difference = template.compiled.difference if template is not None else None

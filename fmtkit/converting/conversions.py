@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.converting.common_schema import common_schema
 from fmtkit.converting.conversion_run import ConversionRun
 from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.engines import session
@@ -256,12 +257,13 @@ def write_jobs(
 ) -> Report:
     """Run jobs one after another into one sink; several only into a file, and of one table.
 
-    Raises OptionError where their tables differ.
+    Raises OptionError where their tables differ, or a column holds different kinds of value.
     """
-    if len({str(job.schema) for job in jobs}) > 1:
+    if len({job.table for job in jobs}) > 1:
         made = ", ".join(f"{job.options.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
-    run = ConversionRun(jobs, out, options, watch)
+    schema = common_schema([job.schema for job in jobs], [job.options.chosen_type for job in jobs])
+    run = ConversionRun(jobs, out, options, watch, schema)
     try:
         return run.write()
     except (LimitError, NothingWrittenError):

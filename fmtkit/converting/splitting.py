@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
+from fmtkit.converting.common_schema import fitted
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
 from fmtkit.core.pickling import PickledByFields
@@ -150,6 +151,8 @@ class Encoding(PickledByFields):
     split: Split | None
     format: str
     compression: str
+    schema: pa.Schema | None = None
+    """The schema of the file, where the rows of others are in it too."""
 
     @cached_property
     def _written_as(self) -> Format:
@@ -157,6 +160,8 @@ class Encoding(PickledByFields):
 
     def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
         """Return the rows of each split that has any."""
+        if self.schema is not None:
+            table = fitted(table, self.schema)
         parts = [(TRAIN, table)]
         if self.split is not None and table.num_rows:
             mask = buffers.booleans(self.split.is_validation(frame_of(table), places))

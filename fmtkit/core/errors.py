@@ -117,6 +117,10 @@ class RejectedRowsWarning(UserWarning):
     """The library left rows out of a table; the message counts them by code."""
 
 
+class UnreadFilesWarning(UserWarning):
+    """Files of a folder are not read, since they are those of another split; the message names them."""
+
+
 class UnreadTurnsWarning(UserWarning):
     """Columns carry turns that the type of a table does not read; the message names them."""
 

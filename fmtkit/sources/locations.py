@@ -21,7 +21,7 @@ def locations(argument: str, split: str | None = None) -> list[Location]:
     if argument == "-":
         return [Location("-", _standard_input, once=True)]
     if URL.match(argument) and not argument.startswith(FILE_SCHEME):
-        return remote(argument)
+        return remote(argument, split)
     return [local(path) for path in local_files(argument.removeprefix(FILE_SCHEME), split)]
 
 

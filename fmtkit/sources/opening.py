@@ -190,10 +190,15 @@ def _open_address(address: str, selection: Selection, reading: Reading) -> list[
     if not files:
         found = locations(address, selection.split)
     elif address in DS_TYPES:
-        found = [place for file in files for place in locations(file, selection.split)]
+        found = [place for file in files for place in locations(file, _of_files(selection))]
     else:
         found = [place for file in files for place in locations(f"{address.rstrip('/')}/{file}")]
     return [_open_location(place, reading) for place in found]
+
+
+def _of_files(selection: Selection) -> str | None:
+    """Return the split of files that are named; None where their names are listed by split."""
+    return None if isinstance(selection.data_files, Mapping) else selection.split
 
 
 def _named_files(selection: Selection) -> list[str]:

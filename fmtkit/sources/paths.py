@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fmtkit.core.errors import SourceError, near_match
 from fmtkit.sources.kinds import SUFFIXES, data_suffix
+from fmtkit.sources.splits import check_file, of_split
 
 OUTPUT_NAMES = re.compile(
     r"(.*\.)?(quarantine\.jsonl|report\.json)|manifest\.json"
@@ -15,17 +16,22 @@ OUTPUT_NAMES = re.compile(
 
 
 def local_files(argument: str, split: str | None = None) -> list[Path]:
-    """Return the files of a path, a glob or a folder, sorted within each; raise SourceError.
+    """Return the files of a path, a glob or a folder, sorted within each.
 
-    Only the files of a folder that are named for the split are returned, as `datasets` does.
+    Of a folder, those of the split; `fmtkit.sources.splits` says which these are.
+
+    Raises SourceError where there is no file, OptionError where there is no such split.
     """
     path = Path(argument).expanduser()
     if path.is_dir():
-        return _of_split(files_in(path), path, split)
+        names = [file.relative_to(path).as_posix() for file in files_in(path)]
+        return [path / name for name in of_split(names, str(path), split)]
     if path.exists() or not glob.has_magic(argument):
         if not path.exists():
             raise SourceError(_missing(argument, path))
+        check_file(argument, split)
         return [path]
+    check_file(argument, split)
     matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207 - paths may be absolute
     files = [file for match in matches for file in (files_in(match) if match.is_dir() else [match])]
     if not files:
@@ -57,17 +63,6 @@ def is_data(path: Path) -> bool:
     if any(part.startswith((".", "__")) for part in path.parts):
         return False
     return data_suffix(path.name) in SUFFIXES and not OUTPUT_NAMES.fullmatch(path.name)
-
-
-def _of_split(files: list[Path], folder: Path, split: str | None) -> list[Path]:
-    if split is None:
-        return files
-    word = re.compile(rf"(?:^|[-_. /]){re.escape(split)}(?=[-_. /0-9]|$)")
-    named = [file for file in files if word.search(file.relative_to(folder).as_posix())]
-    if named or split == "train":
-        return named or files
-    names = ", ".join(file.name for file in files[:5])
-    raise SourceError(f"{folder} has no file named for the split {split!r}; it has {names}")
 
 
 def _missing(argument: str, path: Path) -> str:

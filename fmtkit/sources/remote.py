@@ -10,6 +10,7 @@ from fmtkit.core import hub_access, reachability, storage
 from fmtkit.core.errors import SourceError
 from fmtkit.sources.paths import is_data
 from fmtkit.sources.raw import Location
+from fmtkit.sources.splits import check_file, of_split
 
 Details = Mapping[str, Any]
 HUB = "hf://"
@@ -25,8 +26,8 @@ _PINNED = frozenset({"s3", "s3a"})
 """Schemes whose client raises an error if an open file was replaced; s3fs compares ETags."""
 
 
-def remote(url: str) -> list[Location]:
-    """Return the files of a URL, a glob or a folder.
+def remote(url: str, split: str | None = None) -> list[Location]:
+    """Return the files of a URL, a glob or a folder; of a folder those of the split.
 
     Raises:
         SourceError: if there is none, or the storage does not answer within seconds.
@@ -42,6 +43,12 @@ def remote(url: str) -> list[Location]:
         )
         named = partial(_name, url.partition("://")[0], system)
         found = _files(system, path, named, is_folder=is_folder)
+        if is_folder:
+            root = path.rstrip("/") + "/"
+            below = {file.removeprefix(root): file for file in found}
+            found = {below[file]: found[below[file]] for file in of_split([*below], name, split)}
+        else:
+            check_file(name, split)
         return [_location(system, file, listed, named(file)) for file, listed in found.items()]
     except SourceError:
         raise

@@ -24,7 +24,7 @@ from fmtkit.formats import registry
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
-from fmtkit.training.planning.dataset_entries import template_source
+from fmtkit.training.planning.dataset_entries import TOKENIZER_DEFAULT, template_source
 from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
 from fmtkit.training.planning.prerendered import settled
 from fmtkit.writing.outputs import Destination, destination, hub_folder
@@ -86,6 +86,11 @@ def _converted(
         ]
     options = as_begun(options, folders)
     entries = [_entry(run_plan, entry, options, is_file=is_file) for entry in run_plan.datasets]
+    if is_file and any(entry.reading.is_text for entry in run_plan.datasets):
+        entries = [
+            (specs, chosen if entry.reading.is_text else _as_text(run_plan, chosen))
+            for entry, (specs, chosen) in zip(run_plan.datasets, entries, strict=True)
+        ]
     for plugin in dict.fromkeys(name for _, chosen in entries for name in chosen.plugins):
         registry.load_plugin(plugin)
     measured = any(chosen.max_length for _, chosen in entries)
@@ -107,6 +112,22 @@ def _converted(
         convert_to(specs, folder.path, chosen, watch=watch)
         for (specs, chosen), folder in zip(entries, folders, strict=True)
     ]
+
+
+def _as_text(run_plan: Plan, options: ConvertOptions) -> ConvertOptions:
+    """Return the options that render messages, since other rows of the file are text."""
+    if options.as_ != "messages":
+        return options
+    tokenizer = options.tokenizer or _tokenizer(run_plan)
+    name = template_source(run_plan.config, run_plan.template)
+    if name == TOKENIZER_DEFAULT and tokenizer is None:
+        raise OptionError(
+            "some rows are text and some are messages, and the template of "
+            f"{run_plan.model} is not on this machine: set chat_template, or give a folder as OUT"
+        )
+    return replace(
+        options, as_="text", cut_in_training=False, tokenizer=tokenizer, chat_template=name
+    )
 
 
 def _silent(_: str) -> None:

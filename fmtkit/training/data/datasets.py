@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.columns.kinds import ROLES, SHAREGPT_ROLES
+from fmtkit.converting.bound_column import Row
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
@@ -21,6 +22,7 @@ from fmtkit.core.tables import TABLES
 from fmtkit.formats import registry
 from fmtkit.sources.paths import local_files
 from fmtkit.sources.picked import Picked
+from fmtkit.sources.splits import check_file
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
@@ -268,16 +270,53 @@ def specs_of(dataset: DatasetPlan, selection: Slice) -> tuple[list[object], list
     return _wanted(dataset, named, selection), named
 
 
+def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> list[Row]:
+    """Return the first valid rows of a dataset's split, before its type reads them.
+
+    Rows of files that are not on this machine are none; those of the hub are loaded if `with_hub`.
+    Raises OptionError where a local source has no such split, SourceError where it cannot be read.
+    """
+    from fmtkit.converting.preparation import sample_of
+    from fmtkit.sources.opening import open_sources
+
+    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    specs: list[object] = list(_files_here(dataset, selection.name))
+    if not specs and with_hub:
+        specs, _ = specs_of(dataset, selection)
+    for source in open_sources(specs, hashed=False) if specs else ():
+        if sample := sample_of(source):
+            return sample
+    return []
+
+
+def _files_here(dataset: DatasetPlan, split: str) -> list[str]:
+    """Return the files of a dataset's split that are on this machine."""
+    entry = dataset.entry
+    listed = entry.get("data_files")
+    named = listed if isinstance(listed, list) else [listed] if listed else []
+    folder = Path(str(entry.get("path", ""))).expanduser()
+    if named and folder.is_dir():
+        return [str(path) for name in named if (path := folder / str(name)).exists()]
+    candidates = [Path(str(name)).expanduser() for name in named] or [folder]
+    there = [path for path in candidates if "path" in entry or named if path.exists()]
+    asked = split if "split" in entry else None
+    return [file for path in there for file in _of_split(str(path), asked)]
+
+
 def _wanted(dataset: DatasetPlan, named: Sequence[str], selection: Slice) -> list[object]:
     """Return what is read of local files: all files of the split, or a choice of their rows."""
     splits = dict.fromkeys(part.name for part in selection.parts)
-    folder = len(named) == 1 and Path(named[0]).is_dir() and "data_files" not in dataset.entry
-    if len(splits) > 1 and not folder:
-        raise OptionError(
-            f"datasets: {dataset.source}: split {selection.text}: files have one split; give a folder with "
-            "files named for splits, or an entry for each file"
-        )
-    files = {name: _of_split(named[0], name) if folder else tuple(named) for name in splits}
+    by_split = "data_files" not in dataset.entry
+    # Without a split in the entry, files of others are noted.
+    asked = "split" in dataset.entry
+    files = {
+        split: tuple(file for name in named for file in _of_split(name, split if asked else None))
+        if by_split
+        else tuple(named)
+        for split in splits
+    }
+    for split in () if by_split else splits:
+        check_file(f"datasets: {dataset.source}", split)
     if selection.is_whole or selection.limit is not None:
         return list(files[selection.name])
     places = tuple(file for part in selection.parts for file in files[part.name])
@@ -285,9 +324,9 @@ def _wanted(dataset: DatasetPlan, named: Sequence[str], selection: Slice) -> lis
     return [Picked(places, choice(parts, selection.shard))]
 
 
-def _of_split(folder: str, name: str) -> tuple[str, ...]:
-    """Return the files of a folder that are named for a split; all, where no file is named for train."""
-    return tuple(str(file) for file in local_files(folder, name))
+def _of_split(name: str, split: str | None) -> tuple[str, ...]:
+    """Return the files of a split; raise OptionError where there are none."""
+    return tuple(str(file) for file in local_files(name, split))
 
 
 def _expanded_all(names: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from fmtkit.core.runner import Runner
 from fmtkit.core.tables import Stepwise, Tokens, table_for
 from fmtkit.formats import registry
 from fmtkit.rendering import template_sources
+from fmtkit.sources.paths import local_files
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.slices import parse_slice
@@ -391,9 +392,20 @@ def check_sources(subject: Subject) -> Iterator[Problem]:
             yield from (_absent(f, f"{name}.data_files") for f in files if not _is_here(f))
         elif not _is_here(path) and _is_file_name(path):
             yield _absent(path, f"{name}.path")
-        elif folder.is_dir():
+        elif folder.is_dir() and files:
             missing = [f for f in files if not _is_here(str(folder / f))]
             yield from (_absent(str(folder / f), f"{name}.data_files") for f in missing)
+        elif path and "split" in entry and folder.exists():
+            yield from _absent_splits(name, path, str(entry["split"]))
+
+
+def _absent_splits(name: str, path: str, text: str) -> Iterator[Problem]:
+    """Yield the splits that a file or folder does not have."""
+    try:
+        for part in parse_slice(text).parts:
+            local_files(path, part.name)
+    except FmtkitError as error:
+        yield Problem("", f"datasets: {error}", f"{name}.split", type(error))
 
 
 def _absent(path: str, key: str) -> Problem:

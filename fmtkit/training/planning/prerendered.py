@@ -3,17 +3,15 @@
 Prerendered text is trained on unchanged; the template renders only the messages beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from fmtkit.converting import detection, preparation, typenames
+from fmtkit.converting import detection, typenames
+from fmtkit.converting.bound_column import Row
 from fmtkit.core.errors import ColumnMismatchError
 from fmtkit.core.tables import Segments
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
-from fmtkit.sources.opening import open_sources
-from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import dataset_entries
 from fmtkit.training.planning.plan import DatasetPlan, Plan
@@ -43,11 +41,8 @@ def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> Datase
     source = None if dataset.reading.function else typenames.read(dataset.reading.type).source
     if source is None or not _depends_on_rows(source):
         return dataset
-    specs: list[object] = [str(path) for path in _files(dataset)]
-    if not specs and with_hub:
-        selection = slice_of(dataset.entry, plan.config.get("seed"))
-        specs, _ = datasets.specs_of(dataset, selection)
-    chosen = _chosen_converter(plan, dataset, source, specs)
+    sample = datasets.first_rows(plan, dataset, with_hub=with_hub)
+    chosen = _chosen_converter(plan, dataset, source, sample)
     if chosen is None or not (chosen.text or dataset_entries.is_plain(chosen)):
         return dataset
     if not chosen.text:
@@ -64,34 +59,19 @@ def _depends_on_rows(source: str) -> bool:
 
 
 def _chosen_converter(
-    plan: Plan, dataset: DatasetPlan, name: str, specs: list[object]
+    plan: Plan, dataset: DatasetPlan, name: str, sample: Sequence[Row]
 ) -> Converter | None:
     """Return the converter that fits the first rows of a dataset; None without rows or a fit."""
     columns = dataset.entry.get("columns")
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     fields = dataset.reading.options.items()
     mapping |= {k.removeprefix("field_"): str(v) for k, v in fields if k.startswith("field_")}
-    for source in open_sources(specs, hashed=False) if specs else ():
-        sample = preparation.sample_of(source)
-        if not sample:
-            continue
-        try:
-            return detection.choose(
-                name, sample, method=plan.method, mapping=mapping, source=source.name
-            )
-        except ColumnMismatchError:
-            # The conversion will report the missing columns.
-            return None
-    return None
-
-
-def _files(dataset: DatasetPlan) -> list[Path]:
-    """Return the files of a dataset that are on this machine."""
-    entry = dataset.entry
-    listed = entry.get("data_files")
-    named = listed if isinstance(listed, list) else [listed] if listed else []
-    folder = Path(str(entry.get("path", ""))).expanduser()
-    if named and folder.is_dir():
-        return [path for name in named if (path := folder / str(name)).exists()]
-    candidates = [Path(str(name)).expanduser() for name in named] or [folder]
-    return [path for path in candidates if "path" in entry or named if path.exists()]
+    if not sample:
+        return None
+    try:
+        return detection.choose(
+            name, sample, method=plan.method, mapping=mapping, source=dataset.source
+        )
+    except ColumnMismatchError:
+        # The conversion will report the missing columns.
+        return None
