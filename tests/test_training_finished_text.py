@@ -34,9 +34,9 @@ def settled(plan: planning.Plan) -> planning.Plan:
     return finished_text.settled(plan, with_hub=False)
 
 
-def test_texts_of_a_canonical_source_go_through_the_identity_template(tmp_path):
+def test_texts_of_a_canonical_source_need_no_template(tmp_path):
     plan = settled(planned(tmp_path, TEXTS))
-    assert plan.template == ("identity", "prerendered text")
+    assert plan.template == ("none", "prerendered text")
     assert [dataset.reading.is_text for dataset in plan.datasets] == [True]
 
 
@@ -50,7 +50,7 @@ def test_columns_of_other_names_are_looked_up(tmp_path):
     assert settled(plan) is plan
     entry = {"path": str(tmp_path / "0.jsonl"), "columns": {"prompt": "q"}}
     plan = planned(tmp_path, {"q": "q", "chosen": "a", "rejected": "b"}, datasets=[entry])
-    assert settled(plan).template[0] == "identity"
+    assert settled(plan).template[0] == "none"
 
 
 def test_files_are_found_by_data_files_too(tmp_path):
@@ -60,25 +60,35 @@ def test_files_are_found_by_data_files_too(tmp_path):
         {"ds_type": "json", "data_files": [str(tmp_path / "0.jsonl")]},
     ):
         plan = planned(tmp_path, TEXTS, datasets=[entry])
-        assert settled(plan).template[0] == "identity"
+        assert settled(plan).template[0] == "none"
 
 
-@pytest.mark.parametrize(
-    ("rows", "keys", "message"),
-    [
-        ([TEXTS], {"chat_template": "chatml"}, "leave the template out, or give rows of messages"),
-        ([TEXTS, MESSAGES], {}, "cannot be mixed with messages"),
-    ],
-)
-def test_text_is_neither_wrapped_nor_mixed(tmp_path, rows, keys, message):
-    with pytest.raises(OptionError, match=message):
-        settled(planned(tmp_path, *rows, **keys))
+def test_text_alone_is_not_wrapped(tmp_path):
+    with pytest.raises(OptionError, match="leave the template out, or give rows of messages"):
+        settled(planned(tmp_path, TEXTS, chat_template="chatml"))
 
 
-def test_a_prompt_of_text_is_left_to_methods_that_sample(tmp_path):
+@pytest.mark.parametrize("keys", [{}, {"chat_template": "chatml"}])
+def test_text_beside_messages_leaves_them_their_template(tmp_path, keys):
+    plan = settled(planned(tmp_path, TEXTS, MESSAGES, **keys))
+    assert plan.template[0] == keys.get("chat_template", "tokenizer_default")
+    assert [dataset.reading.is_text for dataset in plan.datasets] == [True, False]
+
+
+@pytest.mark.parametrize("keys", [{}, {"chat_template": "chatml"}])
+def test_prompts_of_text_need_no_template_but_may_have_one(tmp_path, keys):
     trl = {"reward_funcs": ["rewards.one"], "num_generations": 2}
-    plan = planned(tmp_path, {"prompt": "q"}, method="grpo", trl=trl, micro_batch_size=2)
-    assert settled(plan) is plan
+    plan = planned(tmp_path, {"prompt": "q"}, method="grpo", trl=trl, micro_batch_size=2, **keys)
+    assert settled(plan).template[0] == keys.get("chat_template", "none")
+
+
+def test_steps_need_no_template(tmp_path):
+    row = {"prompt": "q", "completions": ["a"], "labels": [True]}
+    file = tmp_path / "0.jsonl"
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    for type_ in ({}, {"type": "stepwise_supervised"}):
+        plan = planned(tmp_path, row, method="prm", datasets=[{"path": str(file), **type_}])
+        assert settled(plan).template[0] == "none"
 
 
 def test_datasets_that_are_not_here_are_left_to_the_conversion(tmp_path):

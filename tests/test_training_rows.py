@@ -10,6 +10,7 @@ import tiny_training as tiny
 
 from fmtkit.core.tables import TABLES
 from fmtkit.training.data import rows
+from fmtkit.training.data.trained_messages import identity_source
 from fmtkit.training.run.job import Job, Source
 
 
@@ -73,6 +74,7 @@ def test_finished_text_becomes_messages_that_print_as_they_are(tmp_path, work):
         "prompt": [{"role": "user", "content": "<s>Q: 1 "}],
         "chosen": [{"role": "assistant", "content": "A</s>"}],
         "rejected": [{"role": "assistant", "content": "B</s>"}],
+        "chat_template_kwargs": {"chat_template": identity_source()},
     }
 
 

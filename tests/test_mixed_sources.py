@@ -1,0 +1,262 @@
+"""Sources of one table mix in one run and in one file, whatever types they come from."""
+
+import itertools
+import json
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import fixture_cases
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tiny_training as tiny
+
+from fmtkit.converting.common_schema import common_schema, fitted
+from fmtkit.converting.pipeline import stream
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import find
+
+METHODS = {
+    "Conversation": "sft",
+    "Completion": "sft",
+    "Segments": "sft",
+    "Preference": "dpo",
+    "Unpaired": "kto",
+    "Prompt": "grpo",
+    "Stepwise": "prm",
+    "Reference": "ebft",
+    "Tokens": "ebft",
+}
+"""Table -> a method that takes it; a ranking becomes pairs before it is trained on."""
+
+
+@cache
+def tables() -> dict[str, dict[str, pa.Table]]:
+    """Return what each fixture becomes: table -> case -> rows."""
+    found: dict[str, dict[str, pa.Table]] = defaultdict(dict)
+    for case in fixture_cases.cases():
+        if case.name in ("targets", "tokenizer", "answers", "axolotl"):
+            continue
+        job = fixture_cases.job_of(case, case.source)
+        pieces = [piece.table for piece in stream(job) if piece.table.num_rows]
+        if pieces:
+            found[job.table.name()][str(case)] = pa.concat_tables(pieces)
+    return found
+
+
+def plain(value: object) -> object:
+    """Return rows without what is null."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items() if v is not None}
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def without_margin(rows: object) -> object:
+    return [{k: v for k, v in row.items() if k != "margin"} for row in plain(rows)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("table", [*METHODS, "Ranking"])
+def test_any_two_types_of_a_table_fit_into_one_file(table):
+    texts_and_messages = clashes = 0
+    for (one, first), (other, second) in itertools.product(tables()[table].items(), repeat=2):
+        try:
+            schema = common_schema([first.schema, second.schema], [one, other])
+        except OptionError as error:
+            # Text beside messages: `convert -c` renders them. Columns that are carried may clash.
+            is_mix = "text in rows of" in str(error) and "messages in rows of" in str(error)
+            texts_and_messages += is_mix
+            clashes += not is_mix
+            continue
+        whole = pa.concat_tables([fitted(first, schema), fitted(second, schema)])
+        expected = first.to_pylist() + second.to_pylist()
+        assert without_margin(whole.to_pylist()) == without_margin(expected), (one, other)
+    has_both = {"string", "list"} == {
+        "string" if pa.types.is_string(rows.schema.field(name).type) else "list"
+        for rows in tables()[table].values()
+        for name in rows.schema.names[:1]
+        if name in ("text", "messages", "prompt")
+    }
+    assert bool(texts_and_messages) == (has_both and table != "Conversation")
+    assert not clashes or table == "Prompt"
+
+
+def kinds(table: str) -> list[tuple[str, pa.Table]]:
+    """Return one case for each schema that types of a table have: rows reach the trainer by their schema."""
+    return list({str(rows.schema): (case, rows) for case, rows in tables()[table].items()}.values())
+
+
+PAIRS = [
+    pytest.param(table, one, other, id=f"{table}: {one[0]} and {other[0]}")
+    for table in METHODS
+    for one, other in itertools.combinations(kinds(table), 2)
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    pytest.importorskip("trl")
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.mark.parametrize(("table", "one", "other"), PAIRS)
+def test_any_two_kinds_of_rows_of_a_table_train_together(tmp_path, table, one, other):
+    pytest.importorskip("datasets")
+    from fmtkit.training.data import rows
+    from fmtkit.training.run.job import Source
+
+    runner = find(METHODS[table])
+    work = tiny.make_job(tmp_path, "a/m", "dpo", "Preference")
+    sources = []
+    for number, (_, part) in enumerate((one, other)):
+        file = tmp_path / f"{number}.parquet"
+        pq.write_table(part, file)
+        sources.append(Source((str(file),)))
+    whole = rows.mixed(work, sources, runner, tokenizer=Rendering())
+    expected = [said(row) for part in (one[1], other[1]) for row in part.to_pylist()]
+    found = [said(row) for row in whole]
+    renders = table == "Prompt" and any(isinstance(row["prompt"], str) for row in whole)
+    assert len(found) == len(expected)
+    if not renders:
+        assert found == expected
+
+
+def said(row: dict) -> dict[str, object]:
+    """Return what the conversations of a row say, whether they are text or messages, and its labels."""
+    row = {("messages" if name == "text" else name): value for name, value in row.items()}
+    names = ("messages", "prompt", "completion", "chosen", "rejected")
+    out = {name: contents(row[name]) for name in names if row.get(name) is not None}
+    return out | {name: row[name] for name in ("label", "labels", "ground_truth") if name in row}
+
+
+def contents(value: object) -> list[object]:
+    if isinstance(value, str):
+        return [value]
+    return [message["content"] for message in value]  # type: ignore[attr-defined]
+
+
+class Rendering:
+    """A tokenizer, as far as prompts of messages are rendered by it."""
+
+    bos_token = bos_token_id = None
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [1]}
+
+    def apply_chat_template(self, messages, **_) -> str:
+        return json.dumps(messages)
+
+
+TEXTS = {
+    "dpo": {"prompt": "Q: one ", "chosen": "good a", "rejected": "bad b"},
+    "kto": {"prompt": "Q: one ", "completion": "good a", "label": True},
+    "reward": {"prompt": "Q: one ", "chosen": "good a", "rejected": "bad b"},
+    "cpo": {"prompt": "Q: one ", "chosen": "good a", "rejected": "bad b"},
+    "sft": {"prompt": "Q: one ", "completion": "good a"},
+    "gkd": {"prompt": "Q: one ", "completion": "good a"},
+}
+"""Method -> a row of prerendered text."""
+
+
+def as_messages(row: dict) -> dict:
+    def message(name: str, text: str) -> list[dict]:
+        return [{"role": "user" if name == "prompt" else "assistant", "content": text}]
+
+    return {n: v if n == "label" else message(n, v.strip()) for n, v in row.items()}
+
+
+def prepared(folder: Path, model: str, method: str, *sources: list[dict]):
+    """Return the parts of a run over files of rows, and its trainer."""
+    from fmtkit.training.data import datasets
+    from fmtkit.training.planning import plan as planning
+    from fmtkit.training.planning import prerendered
+    from fmtkit.training.run import build, run
+
+    entries = []
+    for number, rows in enumerate(sources):
+        file = folder / f"{number}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        entries.append({"path": str(file)})
+    keys = {
+        "base_model": model,
+        "output_dir": str(folder / "run"),
+        "datasets": entries,
+        **tiny.STEP,
+    }
+    method_keys = {"reward": {"reward_model": True}, "sft": {}}.get(method, {"rl": method})
+    teacher = {"teacher_model": model} if method == "gkd" else {}
+    plan = planning.plan({**keys, **method_keys, **teacher})
+    plan = prerendered.settled(plan, with_hub=False)
+    tiny.check(plan)
+    template = run.template_text(plan)
+    plan.run.mkdir()
+    work = run.job_of(plan, *datasets.prepare(plan, template), template)
+    parts = build.parts_of(work, [])
+    return plan, parts, build.make_trainer(work, parts)
+
+
+def sequences(rows, tokenizer) -> set[str]:
+    """Return the texts of the tokens that a trainer made of its rows."""
+    found = set()
+    for row in rows:
+        for name, ids in row.items():
+            prompt = row["prompt_ids"] if "prompt_ids" in row and name != "prompt_ids" else []
+            if name.endswith(("input_ids", "chosen_ids", "rejected_ids", "completion_ids")):
+                found.add(tokenizer.decode([*prompt, *ids]))
+    return found
+
+
+@pytest.mark.parametrize("method", [name for name in TEXTS if name != "gkd"])
+def test_text_stays_as_it_is_beside_messages_and_the_model_keeps_its_template(
+    tmp_path, model, method
+):
+    row = TEXTS[method]
+    rows = [row, row | {"label": False}] if method == "kto" else [row, row]
+    plan, parts, trainer = prepared(tmp_path, model, method, rows, [*map(as_messages, rows)])
+    assert plan.template == ("tokenizer_default", "default")
+    found = sequences(trainer.train_dataset, parts.tokenizer)
+    reply = row.get("chosen", row.get("completion"))
+    user, answer = row["prompt"].strip(), reply.strip()
+    turns = f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
+    assert f"{row['prompt']}{reply}" in found
+    assert {turns, f"{turns}\n"} & found
+    trainer.save_model(str(tmp_path / "saved"))
+    from transformers import AutoTokenizer
+
+    assert AutoTokenizer.from_pretrained(tmp_path / "saved").chat_template == tiny.TEMPLATE
+
+
+@pytest.mark.parametrize("others", [[], [as_messages(TEXTS["gkd"])]])
+def test_text_is_distilled_as_it_is(tmp_path, model, others):
+    _, parts, trainer = prepared(
+        tmp_path, model, "gkd", [TEXTS["gkd"]], *([others] if others else [])
+    )
+    batch = trainer.data_collator([*trainer.train_dataset])
+    found = [parts.tokenizer.decode(ids, skip_special_tokens=False) for ids in batch["input_ids"]]
+    assert any(text.endswith("Q: one good a") and "im_start" not in text for text in found)
+    assert sum("<|im_start|>user" in text for text in found) == len(others)
+    assert trainer.processing_class.chat_template == tiny.TEMPLATE
+
+
+def test_a_run_on_text_alone_needs_no_template(tmp_path, tmp_path_factory):
+    pytest.importorskip("trl")
+    bare = tiny.make_model(tmp_path_factory.mktemp("bare"))
+    plan, parts, trainer = prepared(tmp_path, bare, "dpo", [TEXTS["dpo"]])
+    assert plan.template == ("none", "prerendered text")
+    assert parts.tokenizer.chat_template is None
+    assert "Q: one good a" in sequences(trainer.train_dataset, parts.tokenizer)
+
+
+def test_conversations_and_completions_are_masked_in_one_run(tmp_path, model):
+    turns = [("user", "red"), ("assistant", "blue"), ("user", "green"), ("assistant", "stone")]
+    chat = {"messages": [{"role": role, "content": text} for role, text in turns]}
+    reply = {
+        "prompt": [{"role": "user", "content": "apple"}],
+        "completion": [{"role": "assistant", "content": "river"}],
+    }
+    _, parts, trainer = prepared(tmp_path, model, "sft", [chat], [reply], [{"text": "warm small"}])
+    trained = {
+        parts.tokenizer.decode([i for i in row["labels"] if i != -100]).strip()
+        for row in trainer.train_dataset
+    }
+    assert trained == {"blue<|im_end|>stone<|im_end|>", "river<|im_end|>", "warm small"}
