@@ -28,6 +28,8 @@ _STRUCTURED = Runner(
 _STRIDED = replace(
     _STRUCTURED,
     tables=("Tokens",),
+    # Its trainer is derived from transformers' alone.
+    trl=">=1.8,<2",
     # Older ones take logits_to_keep for the same tokens of every row.
     transformers=">=5.21",
     instead="or set ebft.mode: structured",

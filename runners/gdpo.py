@@ -1,8 +1,10 @@
 """Group reward-decoupled policy optimisation: GRPO that scales each reward by itself."""
 
-from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
+from dataclasses import replace
 
-RUNNER = Runner(
+from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, TRLS_OWN, HealthLimits, Runner
+
+_OURS = Runner(
     method="gdpo",
     tables=("Prompt",),
     trainer="fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
@@ -18,4 +20,18 @@ RUNNER = Runner(
     group=8,
     health=HealthLimits(),
     build="fmtkit.training.rl.grpo.build:build_grpo",
+)
+
+RUNNER = replace(
+    _OURS,
+    variants={
+        TRLS_OWN: replace(
+            _OURS,
+            trainer="trl:GRPOTrainer",
+            trl=">=1.8,<2",
+            sections=frozenset({"rl", "vllm"}),
+            features=TRL_FEATURES,
+            build="fmtkit.training.rl.grpo.build:build_trls_own",
+        )
+    },
 )

@@ -5,7 +5,7 @@
 
 from dataclasses import replace
 
-from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
+from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, TRLS_OWN, HealthLimits, Runner
 
 _SYNC = Runner(
     method="grpo",
@@ -37,4 +37,13 @@ _ASYNC = replace(
     needs_cuda=True,
 )
 
-RUNNER = replace(_SYNC, variants={"async": _ASYNC})
+_TRLS_OWN = replace(
+    _SYNC,
+    trainer="trl:GRPOTrainer",
+    trl=">=1.8,<2",
+    sections=frozenset({"rl", "vllm"}),
+    features=TRL_FEATURES,
+    build="fmtkit.training.rl.grpo.build:build_trls_own",
+)
+
+RUNNER = replace(_SYNC, variants={"async": _ASYNC, TRLS_OWN: _TRLS_OWN})

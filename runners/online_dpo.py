@@ -1,15 +1,31 @@
 """Online DPO: pairs of the model's own answers, ranked by a reward: https://arxiv.org/abs/2402.04792."""
 
-from fmtkit.core.runner import Runner
+from dataclasses import replace
 
-RUNNER = Runner(
+from fmtkit.core.runner import TRLS_OWN, Runner
+
+_OURS = Runner(
     method="online_dpo",
     tables=("Prompt",),
     trainer="fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
     config="trl.experimental.online_dpo:OnlineDPOConfig",
     about="prefer the better of the model's own answers",
+    trl=">=1.16,<1.17",
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
     features=frozenset({"max_failed_share"}),
     build="fmtkit.training.rl.grpo.build:build_online_dpo",
+)
+
+RUNNER = replace(
+    _OURS,
+    variants={
+        TRLS_OWN: replace(
+            _OURS,
+            trainer="trl.experimental.online_dpo:OnlineDPOTrainer",
+            trl=">=1.8,<2",
+            features=frozenset(),
+            build="fmtkit.training.rl.grpo.build:build_trls_own",
+        )
+    },
 )

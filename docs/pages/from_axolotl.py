@@ -288,7 +288,7 @@ def _mark(works: bool) -> str:
 def _versions() -> str:
     """Return what differs between versions of TRL: arguments that are gone, and methods."""
     gone = "".join(f"| `{name}` | {instead} |\n" for name, instead in sorted(REMOVED.items()))
-    declared = {one.method: one.trl for one in runner.shipped()}
+    declared = {one.method: one.variants.get(runner.TRLS_OWN, one).trl for one in runner.shipped()}
     ranges = {method: SpecifierSet(trl) for method, trl in declared.items()}
     ends = (spec for found in ranges.values() for spec in found if "=" in spec.operator)
     versions = sorted({Version(spec.version) for spec in ends})

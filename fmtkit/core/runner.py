@@ -26,7 +26,9 @@ Need = Literal["reference", "teacher", "rewards", "reward_model"]
 Head = Literal["causal", "score", "steps"]
 MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
 
-Hook = Literal["derive", "datasets", "missing", "check", "remarks", "servers"]
+Hook = Literal["derive", "datasets", "missing", "check", "remarks", "servers", "features"]
+TRLS_OWN = "trl"
+"""Name of the variant that trains with TRL's own trainer, on a TRL that fmtkit's was not made for."""
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ebft": ("fmtkit.training.rl.ebft.plan",),
@@ -40,6 +42,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 They are loaded for the methods that take the section, and may define: `derive(config, runner,
 resolution, launch)`, which checks the section's keys and sets what follows from them;
 `datasets(config)` and `missing(config)`, instead of the run's datasets, and the keys still to be set;
+`features(config)`, the set keys that only fmtkit's own trainer honours;
 `check(plan)` before anything is converted; `remarks(plan)` on the converted rows; `servers(plan)`, a
 context manager around the training processes.
 """
@@ -116,7 +119,7 @@ class Runner:
     """The dataclass of its arguments."""
     about: str
     trl: str = ">=1.8,<2"
-    """TRL versions that it was run with."""
+    """TRL versions that it was run with; for a trainer of fmtkit's, those whose methods it overrides."""
     transformers: str = ""
     """Versions of transformers that it needs, if not every version that fmtkit supports will do."""
     instead: str = ""
@@ -176,7 +179,7 @@ class Runner:
     variant_key: str = ""
     """A key on which the method's nature depends."""
     variants: Mapping[str, "Runner"] = field(default_factory=dict)
-    """Value of `variant_key` -> the runner for it."""
+    """Value of `variant_key` -> the runner for it; `TRLS_OWN` -> the one of TRL's own trainer."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
@@ -194,6 +197,14 @@ class Runner:
     def variant(self, value: object) -> "Runner":
         """Return the runner for this value of `variant_key`; itself where there is none."""
         return self.variants.get(str(value), self)
+
+    def variant_of(self, settings: Settings) -> "Runner":
+        """Return the runner for what a configuration says of `variant_key`."""
+        return self.variant(settings.get(self.variant_key)) if self.variant_key else self
+
+    def features_of(self, settings: Settings) -> list[str]:
+        """Return the keys that are set and that only fmtkit's own trainer honours."""
+        return [key for part in self.hooks("features") for key in part(settings)]
 
     def hooks(self, name: Hook) -> Iterator[Callable[..., Any]]:
         """Yield the functions of that name of its sections, in the order of `SECTIONS`."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fmtkit.converting.conversions import RowStream, open_named
 from fmtkit.converting.convert_options import ConvertOptions
@@ -87,12 +88,12 @@ def _files(dataset: DatasetPlan, selection: Slice) -> list[object]:
     ]
 
 
-def _certain(plan: Plan, options: ConvertOptions) -> dict[str, object]:
+def _certain(plan: Plan, options: ConvertOptions) -> dict[str, Any]:
     """Return the options by which the first rows fail only where all rows would.
 
     Rows of messages are rendered even if the run measures no lengths: the trainer will render them.
     """
-    out: dict[str, object] = {}
+    out: dict[str, Any] = {}
     if "%" in str(options.max_errors or ""):
         out["max_errors"] = None
     if options.as_ == "tokens":

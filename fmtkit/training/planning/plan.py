@@ -154,7 +154,7 @@ def plan(
     chosen = _runner(config)
     problems = Problems()
     problems.found += config.problems
-    package = _package(chosen, problems)
+    package = _package(config, chosen, problems)
     run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *of_method(chosen)))
     resolution = resolve(config, chosen, problems)
     run = Path("runs") / _stem(config)
@@ -201,6 +201,7 @@ def plan(
         missing,
         (
             *config.notes,
+            *_own_trainer_notes(config, chosen),
             *resolution.notes,
             *launching.notes,
             *dataset_entries.notes(config, tuple(r for _, _, r in read)),
@@ -250,23 +251,24 @@ def _missing(config: Config, chosen: Runner) -> list[str]:
     return needed
 
 
-def _package(chosen: Runner, problems: Problems) -> str:
+def _package(config: Config, chosen: Runner, problems: Problems) -> str:
     """Return the trainer's package; if it is not installed, train raises and a plan reports it."""
     name = chosen.config.partition(":")[0].partition(".")[0]
     if installed(name) is None:
         return f"{name}, which is not installed"
-    with problems.collecting("package"):
-        return _version(chosen)
+    features = chosen.features_of(config)
+    with problems.collecting("package", next(iter(features), "")):
+        return _version(chosen, features)
     return ""
 
 
-def _version(chosen: Runner) -> str:
+def _version(chosen: Runner, features: Sequence[str]) -> str:
     """Return the package and version that the trainer comes from, or raise DependencyError."""
     if chosen.transformers:
         _check_transformers(chosen)
     name = chosen.trainer.partition(":")[0].partition(".")[0]
     if name not in _TAKEN_AS_THEY_ARE:
-        return _on_trl(chosen, name)
+        return _on_trl(chosen, name, features)
     version = installed(name)
     if version is None:
         raise DependencyError(
@@ -294,7 +296,7 @@ def _check_transformers(chosen: Runner) -> None:
         )
 
 
-def _on_trl(chosen: Runner, package: str) -> str:
+def _on_trl(chosen: Runner, package: str, features: Sequence[str]) -> str:
     """Return the TRL version that a derived trainer needs.
 
     It overrides what TRL may move, so that the runner's range counts.
@@ -305,9 +307,12 @@ def _on_trl(chosen: Runner, package: str) -> str:
     if version is None:
         raise DependencyError("trl is not installed; install it with: pip install 'fmtkit[train]'")
     if version not in SpecifierSet(chosen.trl, prereleases=True):
+        keys = ", ".join(features) if runner.TRLS_OWN in chosen.variants else ""
+        needs = f"{keys}: needs {package}'s trainer, which" if keys else f"{package}'s trainer"
+        without = f", or leave out {keys}, and TRL's own trains" if keys else ""
         raise DependencyError(
-            f"{chosen.method}: {package}'s trainer was made for trl{chosen.trl}, and trl {version} is "
-            f"installed; install a matching one with: pip install 'trl{chosen.trl}'"
+            f"{chosen.method}: {needs} was made for trl{chosen.trl}, and trl {version} is installed; "
+            f"install a matching one with: pip install 'trl{chosen.trl}'{without}"
         )
     if package == "fmtkit":
         return f"trl {version}"
@@ -345,8 +350,32 @@ def is_fragment(config: Config) -> bool:
 
 
 def _runner(config: Config) -> Runner:
-    chosen = runner.find(config.method())
-    return chosen.variant(config.get(chosen.variant_key)) if chosen.variant_key else chosen
+    """Return the runner of a method: TRL's own trainer where fmtkit's does not fit and no key needs it."""
+    chosen = runner.find(config.method()).variant_of(config)
+    own = chosen.variants.get(runner.TRLS_OWN)
+    if own is None or _fits(chosen) or chosen.features_of(config):
+        return chosen
+    return own
+
+
+def _fits(chosen: Runner) -> bool:
+    """Return whether the installed TRL is one that the method's trainer was made for, or there is none."""
+    from packaging.specifiers import SpecifierSet
+
+    version = installed("trl")
+    return version is None or version in SpecifierSet(chosen.trl, prereleases=True)
+
+
+def _own_trainer_notes(config: Config, chosen: Runner) -> list[str]:
+    """Return the note on TRL's own trainer where it stands in for fmtkit's."""
+    usual = runner.find(config.method()).variant_of(config)
+    if usual.variants.get(runner.TRLS_OWN) != chosen:
+        return []
+    name = chosen.trainer.partition(":")[2]
+    return [
+        f"trl {installed('trl')}: TRL's own {name} trains, since fmtkit's was made for trl{usual.trl}: no "
+        "batch is skipped for its advantages, and a reward that fails ends the run"
+    ]
 
 
 def _stem(config: Config) -> str:

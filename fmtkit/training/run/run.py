@@ -14,7 +14,7 @@ import yaml
 from fmtkit.core import atomic, hub_access, notebook_html, user_modules
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
-from fmtkit.core.runner import SECTIONS
+from fmtkit.core.runner import SECTIONS, TRLS_OWN, find
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import find_key
@@ -298,7 +298,7 @@ def job_of(
     return Job(
         run=str(plan.run),
         method=plan.method,
-        variant=str(config.get(plan.runner.variant_key) or "") if plan.runner.variant_key else "",
+        variant=_variant(plan),
         model=model,
         tokenizer=config.text("tokenizer_config") or model,
         trainer=values["trainer"],
@@ -319,6 +319,15 @@ def job_of(
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
         processes=launch.processes_of(config, plan.launch),
     )
+
+
+def _variant(plan: Plan) -> str:
+    """Return the name of the runner's variant, by which the training process finds it."""
+    usual = find(plan.method).variant_of(plan.config)
+    if plan.runner == usual.variants.get(TRLS_OWN):
+        return TRLS_OWN
+    key = plan.runner.variant_key
+    return str(plan.config.get(key) or "") if key else ""
 
 
 def _is_ours(name: str) -> bool:

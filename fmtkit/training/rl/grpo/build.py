@@ -43,6 +43,18 @@ def build_online(job: Job, parts: Parts) -> Any:
     return watched(job, _guarded(job, make))
 
 
+def build_trls_own(job: Job, parts: Parts) -> Any:
+    """Make TRL's own trainer with the run's rewards, on a TRL that fmtkit's trainer was not made for."""
+    trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
+    rewards = _rewards(job, parts, None)
+    # Nothing leaves a failed sample out of TRL's loss.
+    rewards.end_at_a_failure()
+    # Online DPO calls coroutine functions without awaiting them.
+    functions = rewards.waited_for
+    return _guarded(job, partial(trainer_class, **inputs, reward_funcs=functions))
+
+
 def build_rloo(job: Job, parts: Parts) -> Any:
     """Make fmtkit's RLOO trainer, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)

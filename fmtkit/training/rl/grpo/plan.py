@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fmtkit.core.errors import near_match
-from fmtkit.core.runner import OUR_FEATURES, Runner, methods
+from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, Runner, methods
 from fmtkit.training.config.config import Config
 from fmtkit.training.planning.check import Check, Subject
 from fmtkit.training.planning.resolve import Resolution
@@ -29,6 +29,13 @@ IDLE: dict[str, object] = {
     "max_failed_share": 0,
 }
 """Features of fmtkit's own GRPO trainer -> the value that turns each off."""
+
+
+def features(config: Config) -> list[str]:
+    """Return the keys that are set and that TRL's own trainers do not know."""
+    names = sorted(OUR_FEATURES - TRL_FEATURES)
+    values = {f"trl.{name}": (config.get(f"trl.{name}"), IDLE.get(name)) for name in names}
+    return [key for key, (value, idle) in values.items() if value not in (None, idle)]
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:

@@ -26,6 +26,11 @@ def settings_of(config: Config) -> GymSettings:
     return read_settings(section, config.text("base_model") or "")
 
 
+def features(config: Config) -> list[str]:
+    """Return the key by which answers are generated and rewarded by a Gym."""
+    return ["nemo_gym_enabled"] if config.is_true("nemo_gym_enabled") else []
+
+
 def datasets(config: Config) -> dict[str, Entry]:
     """Return the datasets of the Gym, instead of the run's; none without a Gym.
 

@@ -49,6 +49,14 @@ class Rewards:
         _tell_apart([m for m in self._members if not isinstance(m, str)], labels)
         self._pool = self._spread() if options.workers > 1 else None
 
+    def end_at_a_failure(self) -> None:
+        """Let a function that fails end the run, where the trainer cannot leave a sample out."""
+        for member in self._members:
+            if not isinstance(member, str):
+                member.failures = None
+        if self.judge is not None:
+            self.judge.is_fatal = True
+
     @property
     def functions(self) -> list[Any]:
         """Callables and, for reward models, folders or hub ids; a new list, since TRL changes it."""

@@ -32,6 +32,11 @@ def run_folder(config: Config) -> Path:
     return Path(config.text("output_dir") or Path("runs") / source)
 
 
+def features(config: Config) -> list[str]:
+    """Return the key by which answers are generated and rewarded in an environment."""
+    return [_NAMED] if config.get(_NAMED) else []
+
+
 def datasets(config: Config) -> dict[str, Entry]:
     """Return the dataset of the environment, which is written before the conversion; none without one."""
     if not config.get(_NAMED):
