@@ -11,6 +11,7 @@ RUNNER = Runner(
     needs=frozenset({"reference"}),
     mask="preference",
     row_variables=True,
+    prepares_rows=True,
     guessed_from=frozenset({"Preference", "Ranking", "rl_adapter_ref_model", "ref_model"}),
     cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -12,5 +12,6 @@ RUNNER = Runner(
     needs=frozenset({"reference"}),
     mask="preference",
     row_variables=True,
+    prepares_rows=True,
     cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -11,5 +11,6 @@ RUNNER = Runner(
     head="score",
     mask="score",
     row_variables=True,
+    prepares_rows=True,
     key="reward_model",
 )

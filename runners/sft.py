@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="train on the replies as they are",
     mask="completion",
     row_variables=True,
+    prepares_rows=True,
     splits_sequences=True,
     sees_lengths=True,
     cuts=frozenset({"truncate-end", "truncate-start"}),

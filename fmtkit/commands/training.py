@@ -34,11 +34,17 @@ def train(
     """
     from fmtkit import training
     from fmtkit.commands import run_listings
+    from fmtkit.converting.progress_bar import progress
 
     if (config is None) == (config_option is None):
         raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")
     named = config if config is not None else str(config_option)
-    outcome = training.train(named, say=lambda note: say(f"note: {note}"), **options.given())
+    outcome = training.train(
+        named,
+        say=lambda note: say(f"note: {note}"),
+        watching=lambda what: progress(shown=True, lines_of=what),
+        **options.given(),
+    )
     run_listings.print_outcome(
         outcome, as_json=json, dry_run=options.dry_run, prepared=options.prepare
     )

@@ -1,4 +1,4 @@
-"""The progress bar of commands that read every row: bytes, rows per second, bad rows, Ray's tasks."""
+"""The progress of commands that read every row: bytes, rows per second, bad rows, Ray's tasks."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fmtkit.converting.engines import WATCHED, Standing
 from fmtkit.core.escaping import counted
+from fmtkit.core.progress_lines import ProgressLines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -32,16 +33,20 @@ def may_be_terminal() -> bool:
 
 
 @contextmanager
-def progress(*, shown: bool) -> Iterator[Watch | None]:
-    """Show a bar on stderr while a command reads; nothing where stderr is not a terminal."""
+def progress(*, shown: bool, lines_of: str | None = None) -> Iterator[Watch | None]:
+    """Show a bar on stderr while a command reads.
+
+    Where stderr is not a terminal nothing is shown, or lines that begin with `lines_of`.
+    """
+    instead = None if lines_of is None or not shown else LinesOfRows(lines_of, ProgressLines())
     if not (shown and may_be_terminal()):
-        yield None
+        yield instead
         return
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield None
+        yield instead
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -82,10 +87,25 @@ class _Bar:
 
     def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None:
         rate = ledger.rows_read / max(time.monotonic() - self.begun, 1e-6)
-        read = in_bytes(done) + (f" of {in_bytes(size)}" if size else "")
         bad = f", [yellow]{ledger.bad:,} bad[/]" if ledger.bad else ""
-        what = f"{read}, {ledger.rows_read:,} rows, {rate:,.0f} rows/s{bad}"
+        what = f"{_read(done, size)}, {ledger.rows_read:,} rows, {rate:,.0f} rows/s{bad}"
         self.bar.update(self.task, completed=done, total=size, what=what)
+
+
+@dataclass(frozen=True)
+class LinesOfRows:
+    """Progress as lines that say what is read, how much of it, and how many rows."""
+
+    what: str
+    lines: ProgressLines
+
+    def __call__(self, done: int, size: int | None, ledger: "Ledger") -> None:
+        bad = f", {ledger.bad:,} bad" if ledger.bad else ""
+        self.lines(f"{self.what}: {_read(done, size)}, {ledger.rows_read:,} rows{bad}")
+
+
+def _read(done: int, size: int | None) -> str:
+    return in_bytes(done) + (f" of {in_bytes(size)}" if size else "")
 
 
 def in_bytes(count: float) -> str:

@@ -162,6 +162,9 @@ class Runner:
     """Answers to a prompt unless `trl.num_generations` says otherwise; 0 where there are no groups."""
     whole_groups: bool = False
     """Whether all answers to a prompt must be on one device."""
+    prepares_rows: bool = False
+    """Whether its trainer tokenizes each row by itself, by TRL's `_prepare_dataset`, and draws rows by
+    transformers' samplers: rows that no step draws need not be tokenized."""
     health: HealthLimits | None = None
     """Limits of its metrics, where its trainer logs those of an online method."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)

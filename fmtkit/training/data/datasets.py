@@ -5,8 +5,10 @@ type and its options, the template, the tokenizer, lengths, split and the versio
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.columns.kinds import ROLES, SHAREGPT_ROLES
 from fmtkit.converting.bound_column import Row
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
 from fmtkit.core.errors import NothingWrittenError, OptionError
@@ -28,7 +31,9 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.data import data_report
+from fmtkit.training.data.enough_rows import convert_first
 from fmtkit.training.planning.dataset_entries import plugin_files, template_source
+from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.rl.imports import places_of
@@ -63,25 +68,45 @@ class Converted:
     reused: bool
 
 
+Watching = Callable[[str], AbstractContextManager[Watch | None]]
+"""Returns what follows the conversion of a dataset, given its name."""
+
+
+def unwatched(_: str) -> AbstractContextManager[None]:
+    """Follow no conversion."""
+    return nullcontext()
+
+
 def prepare(
-    plan: Plan, template_text: str | None, *, rebuild: bool = False
+    plan: Plan,
+    template_text: str | None,
+    *,
+    rebuild: bool = False,
+    watching: Watching = unwatched,
 ) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
-    """Convert every dataset of a plan and return the sources to train and to evaluate on."""
+    """Convert every dataset of a plan and return the sources to train and to evaluate on.
+
+    Where `max_steps` can draw only the first rows of a dataset, only these are converted.
+    """
     train: list[Source] = []
     evaluation: list[Source] = []
+    limits = few_steps(plan)
+    first = None if limits is None else limits.first
     entries = [
         _entry(plan, dataset, plan.run / "data" / f"{index:02}", template_text, split=True)
         for index, dataset in enumerate(plan.datasets)
     ]
+    if first is not None:
+        entries = [replace(one, first=first, key={**one.key, "first": first}) for one in entries]
     for entry in _split(entries, rebuild=rebuild):
-        done = _one(plan, entry, rebuild=rebuild)
+        done = _one(plan, entry, rebuild=rebuild, watching=watching)
         train.append(done.train)
         if done.evaluation is not None:
             evaluation.append(done.evaluation)
     for index, dataset in enumerate(plan.test_datasets):
         folder = plan.run / "data" / f"test-{index:02}"
         entry = _entry(plan, dataset, folder, template_text, split=False)
-        evaluation.append(_one(plan, entry, rebuild=rebuild).train)
+        evaluation.append(_one(plan, entry, rebuild=rebuild, watching=watching).train)
     return tuple(train), tuple(evaluation)
 
 
@@ -94,6 +119,8 @@ class _Entry:
     specs: list[object]
     options: ConvertOptions
     key: dict[str, object]
+    first: int | None = None
+    """How many rows are enough; None for all."""
 
     def is_there(self, *, rebuild: bool) -> bool:
         """Return whether the folder already holds the result."""
@@ -157,16 +184,14 @@ def shared_splits(
     return splits
 
 
-def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
-    from fmtkit.converting.conversions import convert_to
-
+def _one(plan: Plan, entry: _Entry, *, rebuild: bool, watching: Watching) -> Converted:
     dataset, folder, options = entry.dataset, entry.folder, entry.options
     reused = entry.is_there(rebuild=rebuild)
     if not reused:
         key_file = _key_file(folder)
         key_file.unlink(missing_ok=True)
         try:
-            convert_to(entry.specs, folder, replace(options, overwrite=True))
+            _convert(entry, watching)
         except NothingWrittenError as error:
             reason = data_report.why_empty(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
@@ -182,6 +207,18 @@ def _one(plan: Plan, entry: _Entry, *, rebuild: bool) -> Converted:
         Source(held_out, columns=columns, turns=turns) if held_out else None,
         reused,
     )
+
+
+def _convert(entry: _Entry, watching: Watching) -> None:
+    from fmtkit.converting.conversions import convert_to
+
+    options = replace(entry.options, overwrite=True)
+    with watching(f"converting {entry.dataset.source}") as watch:
+        convert = partial(convert_to, entry.specs, entry.folder, watch=watch)
+        if entry.first is None:
+            convert(options=options)
+        else:
+            convert_first(entry.first, options, lambda limited: convert(options=limited))
 
 
 def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,9 @@ VARIABLES = "chat_template_kwargs"
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 
+TOKENIZED = ("input_ids", "labels")
+"""The columns of rows that are tokenized here."""
+
 
 def has_flags(files: Iterable[str]) -> bool:
     """Return whether the flags in these Parquet files train on anything but exactly the replies."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fmtkit.core import notebook_html, runner
 from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.core.escaping import counted
 from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
@@ -15,6 +16,7 @@ from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.planning import checklist, dataset_entries, refusals
 from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
 from fmtkit.training.planning.dataset_entries import Reading
+from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.resolve import Resolution, derive, resolve
 from fmtkit.training.planning.trainer_source import installed
 from fmtkit.training.run import launch
@@ -86,6 +88,7 @@ class Plan:
                 "command": list(self.launch.command),
                 "accelerate": self.launch.accelerate,
             },
+            "max_steps": limits.to_json() if (limits := few_steps(self)) else None,
             "missing": list(self.missing),
             "notes": list(self.notes),
             "waiting": [
@@ -123,6 +126,8 @@ class Plan:
             rows += [
                 (kind, entry.source, f"{entry.reading.type} -> {entry.table}") for entry in entries
             ]
+        if limits := few_steps(self):
+            rows.append((f"rows of {counted(limits.steps, 'step')}", *limits.described()))
         groups = self.to_json()["arguments"]
         for group, arguments in groups.items() if isinstance(groups, Mapping) else ():
             rows += [

@@ -3,9 +3,9 @@
 import copy
 import os
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -16,7 +16,7 @@ from fmtkit.core.runner import Head, Runner, find
 from fmtkit.training.config.arguments import FORMER_NAMES
 from fmtkit.training.data import trained_messages
 from fmtkit.training.planning import at_hand
-from fmtkit.training.run import freezing
+from fmtkit.training.run import freezing, on_demand
 from fmtkit.training.run.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
@@ -45,6 +45,10 @@ class Parts:
     """Rows that were left out."""
     are_rendered: bool = False
     """Whether the conversations are rendered text, though the trainer takes only messages."""
+    on_demand: bool = False
+    """Whether rows to train on are prepared when a step draws them."""
+    tokenize: Callable[[Any], Any] | None = None
+    """What tokenizes rows on demand before the trainer sees them; None where the trainer does."""
 
 
 def runner_of(job: Job) -> Runner:
@@ -65,6 +69,8 @@ def load_class(path: str) -> Any:
 def build_trainer(job: Job, parts: Parts) -> Any:
     """Make the trainer of a runner from the arguments that its class takes."""
     trainer_class = load_class(parts.runner.trainer)
+    if parts.on_demand:
+        trainer_class = on_demand.preparing_on_demand(trainer_class, parts.train, parts.tokenize)
     trainer = trainer_class(**trainer_inputs(job, parts, trainer_class))
     if parts.are_rendered:
         # Its collator renders what is rendered already; the tokenizer that is saved keeps its template.
@@ -147,20 +153,22 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     runner = runner_of(job)
     tokenizer = load_tokenizer(job)
     notes: list[str] = []
-    loaded = load_rows(job, runner, notes.append, tokenizer)
+    loaded, evaluation = load_rows(job, runner, notes.append, tokenizer)
     are_rendered = runner.whole_dialogs and any(
-        rows is not None and trained_messages.has_text_rows(rows) for rows in loaded
+        rows is not None and trained_messages.has_text_rows(rows) for rows in (loaded, evaluation)
     )
-    train, evaluation = (
-        _prepared(job, rows, tokenizer, are_rendered=are_rendered) for rows in loaded
-    )
-    arguments = make_arguments(job, runner, train.column_names)
+    prepare = partial(_prepared, job, tokenizer=tokenizer, are_rendered=are_rendered)
+    waits = job.on_demand_from is not None and len(loaded) >= job.on_demand_from
+    tokenize = _tokenizing(job, loaded, tokenizer) if waits else None
+    train = loaded if tokenize is not None else prepare(loaded)
+    columns = train.column_names if tokenize is None else trained_messages.TOKENIZED
+    arguments = make_arguments(job, runner, columns)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
         runner=runner,
         tokenizer=tokenizer,
         train=train,
-        evaluation=evaluation,
+        evaluation=prepare(evaluation),
         arguments=arguments,
         model=model,
         peft=peft,
@@ -168,24 +176,36 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         callbacks=callbacks,
         notes=notes,
         are_rendered=are_rendered,
+        on_demand=waits,
+        tokenize=tokenize,
     )
 
 
-def _prepared(job: Job, rows: Any, tokenizer: Any, *, are_rendered: bool) -> Any:
+def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any:
     """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
     from fmtkit.training.data.rows import in_parts, rendered_dialogs
 
-    everything = job.setting("train_on_inputs") is True
     if rows is None:
         return rows
     if are_rendered:
         return rendered_dialogs(rows, tokenizer)
-    is_sft = runner_of(job).mask == "completion"
-    if is_sft and trained_messages.needs_marks(rows, tokenizer, everything=everything):
-        limit = job.trainer.get("max_length")
-        longest = limit if isinstance(limit, int) else None
-        return trained_messages.tokenized(rows, tokenizer, everything=everything, longest=longest)
+    tokenize = _tokenizing(job, rows, tokenizer)
+    if tokenize is not None:
+        return tokenize(rows)
     return rows if tokenizer.chat_template is None else in_parts(rows, tokenizer)
+
+
+def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | None:
+    """Return what tokenizes conversations that TRL cannot mask; None for rows that TRL tokenizes."""
+    everything = job.setting("train_on_inputs") is True
+    is_sft = runner_of(job).mask == "completion"
+    if not is_sft or not trained_messages.needs_marks(rows, tokenizer, everything=everything):
+        return None
+    limit = job.trainer.get("max_length")
+    longest = limit if isinstance(limit, int) else None
+    return partial(
+        trained_messages.tokenized, tokenizer=tokenizer, everything=everything, longest=longest
+    )
 
 
 def load_tokenizer(job: Job) -> Any:

@@ -67,6 +67,8 @@ class Job:
     needs_cuda: bool = False
     processes: int | None = None
     """How many processes train together; None if the launcher decides."""
+    on_demand_from: int | None = None
+    """From how many rows on they are tokenized when a step draws them; None: all before the first step."""
 
     def dumps(self) -> str:
         """Return the job as JSON text."""

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from fmtkit.core import atomic, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted
+from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.training.data import data_report
 from fmtkit.training.run import card, curves, failures, interrupts, job, memory, run_page
 from fmtkit.training.run.callbacks import (
@@ -29,7 +30,7 @@ from fmtkit.training.run.callbacks import (
 )
 from fmtkit.training.run.interrupts import INTERRUPTED, Stop
 from fmtkit.training.run.job import Job
-from fmtkit.training.run.progress import ProgressBar
+from fmtkit.training.run.progress import ProgressBar, preparing
 from fmtkit.training.trained import merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
@@ -81,12 +82,15 @@ def train(work: Job, stop: Stop | None = None) -> int:
     wait_for(work)
     run, stop, counter = Path(work.run), stop or Stop(), TokenCounter()
     log = RunLog(run, stop, counter, runner_of(work))
-    bar = ProgressBar(lambda: log.last.get("tokens_per_second"))
+    lines = _lines()
+    bar = ProgressBar(lambda: log.last.get("tokens_per_second"), lines)
     callbacks = [log, bar, *_watchdogs(work)]
-    parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
-    _check_world(work, processes_of(parts.arguments))
-    given = _counts(parts.train, parts.evaluation)
-    trainer = make_trainer(work, parts)
+    with preparing(lines):
+        parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
+        _check_world(work, processes_of(parts.arguments))
+        given = _counts(parts.train, parts.evaluation)
+        lines(f"loading {work.model}, and preparing {given[0]:,} rows")
+        trainer = make_trainer(work, parts)
     _check_rows(trainer)
     for note in (*parts.notes, *_left_out(work, trainer, given)):
         log.findings.append(note)
@@ -98,6 +102,13 @@ def train(work: Job, stop: Stop | None = None) -> int:
         raise
     except Exception as error:
         raise failures.explained(error, run, TrainingError) from error
+
+
+def _lines() -> ProgressLines:
+    """Return where progress goes: stderr of the first process."""
+    if os.environ.get("RANK", "0") == "0":
+        return ProgressLines()
+    return ProgressLines(lambda _: None)
 
 
 def _train_and_save(

@@ -21,11 +21,13 @@ from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.data import datasets
 from fmtkit.training.data.data_report import data_remarks
+from fmtkit.training.data.datasets import Watching
 from fmtkit.training.planning import at_hand, checklist, checks, dataset_samples, first_rows
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
 from fmtkit.training.planning.dataset_entries import template_source
+from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.run import interrupts, launch, resuming, run_folder
@@ -64,6 +66,7 @@ def train(
     source: str | Path | Mapping[str, object],
     *,
     say: Callable[[str], None] | None = None,
+    watching: Watching = datasets.unwatched,
     options: TrainOptions,
 ) -> Outcome:
     """Train a model as a configuration says; with `dry_run` only plan it, with `prepare` only convert.
@@ -76,6 +79,7 @@ def train(
     Args:
         source: A YAML file, or its keys as a mapping.
         say: Given each note: those of the plan before anything is converted, those on the rows after.
+        watching: Returns, for what is being converted, a context manager with what follows it.
 
     Returns:
         The plan, the exit code (0 done, 1 training failed, 2 configuration, 130 interrupted) and the
@@ -107,7 +111,7 @@ def train(
     say = say or _silent
     for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
         say(note)
-    for remark in _prepare(planned, resume=resume, rebuild=options.rebuild):
+    for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
         say(remark)
     for remarks in planned.runner.hooks("remarks"):
         for remark in remarks(planned):
@@ -155,7 +159,7 @@ def _resumes(settings: Config) -> bool:
     return resume is True or settings.is_true("auto_resume_from_checkpoints")
 
 
-def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
+def _prepare(planned: Plan, watching: Watching, *, resume: bool, rebuild: bool) -> list[str]:
     """Convert the data and write the run folder; return notes on the rows."""
     run = planned.run
     with atomic.writing(run):
@@ -165,7 +169,9 @@ def _prepare(planned: Plan, *, resume: bool, rebuild: bool) -> list[str]:
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
     template = template_text(planned)
     with config_words.advice(planned.config):
-        train_rows, test_rows = datasets.prepare(planned, template, rebuild=rebuild)
+        train_rows, test_rows = datasets.prepare(
+            planned, template, rebuild=rebuild, watching=watching
+        )
     checklist.check(Run(planned, train=train_rows, evaluation=test_rows), "data")
     resumed = resuming.find(planned, resume=resume)
     checkpoint = None if resumed.checkpoint is None else str(resumed.checkpoint)
@@ -318,6 +324,7 @@ def job_of(
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
         processes=launch.processes_of(config, plan.launch),
+        on_demand_from=limits.on_demand_from if (limits := few_steps(plan)) else None,
     )
 
 
