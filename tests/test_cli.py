@@ -13,6 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from runs import INTEL, KTO, Command, fmtkit, line, lines
+from typer.main import get_command
+
+import fmtkit as package
+from fmtkit.commands.application import application
+from fmtkit.core.errors import OptionError
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 BAD = INTEL | {"chosen": None}
@@ -438,3 +443,94 @@ def test_a_pipe_gets_the_words_of_the_terminal_without_its_colours(capsys, monke
         told.append([line.rstrip() for line in re.sub(r"in [\d.]+ s", "", plain).splitlines()])
     assert told[0] == told[1]
     assert "quarantined" in " ".join(told[0])
+
+
+def _valued() -> list[list[str]]:
+    """Return command and flag, or only the command for its arguments, of everything that takes a value."""
+    group = get_command(application())
+    commands = {(name,): found for name, found in group.commands.items()}
+    commands[("rewards", "test")] = commands.pop(("rewards",)).commands["test"]
+    out = []
+    for words, command in commands.items():
+        for taken in command.params:
+            if taken.param_type_name == "argument":
+                out.append([*words])
+            elif not taken.is_flag:
+                out.append([*words, max(taken.opts, key=len)])
+    return out
+
+
+def test_an_empty_value_is_refused_by_every_command_and_flag(run):
+    needed = {"compare": ["c.yaml", "--against", "a"], "schema": ["intel"], "try": ["r"]}
+    for words in _valued():
+        flag = words[-1].startswith("--")
+        more = needed.get(words[0], ["source.jsonl"] if words[0] != "env" else []) if flag else []
+        if words[-1] == "--against":
+            more = ["c.yaml"]
+        if words == ["compare"]:
+            more = ["--against", "a"]
+        done: Command = run(*words, "", *more)
+        assert done.code == 2, words
+        assert re.search(" is empty: leave it out|a valid integer", done.err), (words, done.err)
+
+
+def test_an_empty_path_is_refused_by_the_library_and_by_configs(run):
+    calls = [
+        lambda: package.convert("", "intel", "out.parquet"),
+        lambda: package.convert("source.jsonl", "intel", "out.parquet", map_file=""),
+        lambda: package.table([""], "intel"),
+        lambda: package.inspect(""),
+        lambda: package.replay(""),
+        lambda: package.merge(""),
+        lambda: package.try_run("", prompt="p"),
+        lambda: package.train("", dry_run=True),
+        lambda: package.compare("c.yaml", ""),
+        lambda: package.train({"base_model": "", "datasets": [{"path": "x"}]}, dry_run=True),
+        lambda: package.train({"base_model": "x", "datasets": [{"path": ""}]}, dry_run=True),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match=" is empty: leave it out"):
+            call()
+
+
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line():
+    script = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *more):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from fmtkit import cli\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "fmtkit: interrupted\n")
+
+
+def test_a_pipe_or_a_device_is_no_output(run):
+    os.mkfifo("pipe.jsonl")
+    for out in ("/dev/stdout", "/dev/null", "/dev/fd/1", "pipe.jsonl"):
+        done: Command = run("convert", "source.jsonl", "-t", "intel", "-o", out)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert f"OUT {out}: a pipe or a device" in done.err
+
+
+def test_a_link_to_nothing_says_where_it_leads(run):
+    Path("dangling.jsonl").symlink_to("nothere.jsonl")
+    done: Command = run("validate", "dangling.jsonl", "-t", "intel")
+    assert done.err == "fmtkit: dangling.jsonl is a link to nothere.jsonl, which does not exist\n"
+
+
+def test_control_bytes_in_a_name_are_never_printed(run):
+    name = "a\nb\x1b[31m"
+    Path(f"{name}.jsonl").write_bytes(lines([INTEL, BAD]))
+    for words in (
+        ["convert", "-t", "intel", "-o", f"{name}.parquet"],
+        ["convert", "-t", "intel", "-o", f"{name}.parquet"],
+        ["validate", "-t", "intel"],
+        ["inspect"],
+    ):
+        done: Command = run(*words, f"{name}.jsonl")
+        assert "\x1b" not in done.out + done.err
+        assert "a\nb" not in done.out + done.err
+        assert "a\\nb\\x1b[31m" in done.out + done.err

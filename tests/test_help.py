@@ -15,7 +15,7 @@ import runs
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fmtkit.cli import AFTERWARDS, COMMANDS, EXAMPLES, PANELS, application
+from fmtkit.commands.application import AFTERWARDS, COMMANDS, EXAMPLES, PANELS, application
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner
 from fmtkit.core.errors import NEAREST, UnknownNameError

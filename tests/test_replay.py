@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fmtkit
-from fmtkit.cli import application
+from fmtkit.commands.application import application
 
 RIGHT = [{"question": f"q{n}", "chosen": "good é", "rejected": "bad"} for n in range(60)]
 FIX = (

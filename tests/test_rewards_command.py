@@ -280,7 +280,7 @@ def test_a_plan_says_which_function_a_run_would_miss(run, capsys):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom fmtkit.cli import application\n"
+        "import sys\nfrom fmtkit.commands.application import application\n"
         "try: application()(['rewards', 'test', '--help'])\nexcept SystemExit: pass\n"
         "print(*{m.partition('.')[0] for m in sys.modules})"
     )

@@ -8,7 +8,7 @@ from object_store import BUCKET, CREDENTIALS
 from runs import INTEL
 
 import fmtkit
-from fmtkit.core import storage
+from fmtkit.core import credentials, storage
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
@@ -175,10 +175,47 @@ def test_credentials_are_in_no_message_and_no_file(server, tmp_path):
             "cannot GET 'https://h/x?sig=***', really",
         ),
         ("memory://a/b.jsonl", "memory://a/b.jsonl"),
+        ("https:/me:pw@h/x.jsonl", "https:/h/x.jsonl"),
+        ("hf://datasets/a/b?token=x", "hf://datasets/a/b?token=***"),
+        ("  5 | hub_token: abc  # mine", "  5 | hub_token: ***  # mine"),
+        ('{"api_key": "abc", "x": 1}', '{"api_key": "***", "x": 1}'),
+        ("eos_token: </s>, tokens: 5", "eos_token: </s>, tokens: 5"),
+        ("set HF_TOKEN, or HF_TOKEN=$TOKEN", "set HF_TOKEN, or HF_TOKEN=$TOKEN"),
     ],
 )
 def test_what_is_secret_in_a_url_is_hidden(url, shown):
-    assert storage.public(url) == shown
+    assert credentials.public(url) == shown
+
+
+SECRET = "sEcReTpW"
+
+
+@pytest.mark.parametrize(
+    "url", [f"s3://AKIA:{SECRET}@bucket/x.jsonl", f"hf://datasets/a/b?token={SECRET}"]
+)
+def test_an_address_of_a_store_with_keys_in_it_is_refused_without_them(tmp_path, url):
+    row = tmp_path / "in.jsonl"
+    row.write_text(json.dumps(INTEL))
+    for source, out in ((url, tmp_path / "o.jsonl"), (row, url)):
+        with pytest.raises(OptionError, match="takes no keys or tokens; give them in") as raised:
+            fmtkit.convert(source, "intel", out)
+        assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", [OptionError, SourceError, DependencyError])
+def test_no_error_shows_a_secret_whoever_wrote_its_message(error):
+    assert SECRET not in str(error(f"no answer from https://me:{SECRET}@host/?sig={SECRET}"))
+
+
+def test_a_plan_shows_no_secret():
+    config = {
+        "base_model": "here",
+        "rl": "dpo",
+        "datasets": [{"path": f"https://me:{SECRET}@host/x.jsonl?sig={SECRET}", "type": "intel"}],
+    }
+    planned = fmtkit.train(config, dry_run=True, partial=True).plan
+    assert SECRET not in f"{planned}{planned.dumps()}{planned._repr_html_()}"
+    assert "https://host/x.jsonl?sig=***" in str(planned)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 import fmtkit
-from fmtkit.cli import application
+from fmtkit.commands.application import application
 from fmtkit.commands import flags
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions

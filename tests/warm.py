@@ -23,6 +23,7 @@ from typing import Any
 IMPORTED = (
     *(
         "fmtkit.cli",
+        "fmtkit.commands.application",
         "fmtkit.library",
         "fmtkit.converting.conversions",
         "fmtkit.inspection.inspection",

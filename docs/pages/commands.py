@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 from typer import Context
 from typer.models import ArgumentInfo, CommandInfo
 
-from fmtkit.cli import application
+from fmtkit.commands.application import application
 from pages.markdown import NOTICE, code, table
 
 HEAD = f"""\

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fmtkit.core.errors import OptionError, UnreadFilesWarning
-from fmtkit.core.options import PAIRS, Option, Options, default_of, flag_of
+from fmtkit.core.options import PAIRS, Option, Options, default_of, flag_of, refuse_empty
 
 Sources = Annotated[
     list[str] | None,
@@ -48,7 +48,9 @@ class QuickCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _skip_validation(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        _refuse_empty(self.get_params(ctx), ctx)
+        return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; after Ctrl-C, where typer prints nothing, print what the command left behind."""
@@ -121,6 +123,17 @@ def _write_examples(text: str | None, formatter: Any) -> None:
         with formatter.section("Examples" if text.startswith("fmtkit ") else ""):
             for line in text.splitlines():
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _refuse_empty(parameters: Sequence[Any], ctx: Any) -> None:
+    """Raise OptionError for an argument or flag with an empty value, such as "$UNSET"."""
+    for parameter in parameters:
+        value = ctx.params.get(parameter.name)
+        if _is_typed(ctx, parameter.name):
+            is_argument = parameter.param_type_name == "argument"
+            name = parameter.name.upper() if is_argument else max(parameter.opts, key=len)
+            for one in value if isinstance(value, list | tuple) else [value]:
+                refuse_empty(one, name)
 
 
 def _skip_validation(parameters: Sequence[Any]) -> None:
@@ -317,7 +330,8 @@ def print_version(asked: bool) -> None:
 
 
 def say(text: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr, without credentials."""
+    from fmtkit.core.credentials import public
     from fmtkit.core.escaping import one_line
 
-    sys.stderr.write(one_line(text) + "\n")
+    sys.stderr.write(one_line(public(text)) + "\n")

@@ -29,6 +29,7 @@ from fmtkit.converting.run_report import Report
 from fmtkit.core import user_modules
 from fmtkit.core.atomic import write_json
 from fmtkit.core.errors import OptionError, ResumeError, SourceError
+from fmtkit.core.options import refuse_empty
 from fmtkit.formats import registry
 from fmtkit.sources.compression import compression_of
 from fmtkit.sources.jsonl import BOM
@@ -87,6 +88,7 @@ def replay(
     Example:
         >>> fmtkit.replay("pairs.quarantine.jsonl", fix="repair.mend")  # doctest: +SKIP
     """
+    refuse_empty(quarantine, "QUARANTINE")
     run = _run_of(Path(quarantine))
     for plugin in plugins:
         registry.load_plugin(plugin)

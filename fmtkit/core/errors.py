@@ -22,6 +22,8 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fmtkit.core.credentials import public
+
 if TYPE_CHECKING:
     from fmtkit.core.storage import ObjectPath
 
@@ -34,6 +36,10 @@ class FmtkitError(Exception):
     """Base of fmtkit's errors: what is wrong, where, and what to do next, in one line."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str = "") -> None:
+        # Whoever wrote the message, a client library or fmtkit: no error shows a key or a token.
+        super().__init__(public(message))
 
     @property
     def lines(self) -> tuple[str, ...]:

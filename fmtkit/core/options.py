@@ -253,8 +253,15 @@ def keyword_type(declared: Option) -> str:
     return declared.reader.keyword
 
 
+def refuse_empty(value: object, name: str) -> None:
+    """Raise OptionError for an empty text, which as a path would be the current folder."""
+    if value == "":
+        raise OptionError(f"{name} is empty: leave it out, or set the variable that it comes from")
+
+
 def _text(value: Any, flag: str) -> str:
     if isinstance(value, str | Path):
+        refuse_empty(value, flag)
         return str(value)
     raise OptionError(f"{flag} {value!r}: give a string")
 
@@ -299,7 +306,7 @@ def _sequence(value: Any, single: type | tuple[type, ...]) -> tuple[Any, ...]:
 
 def _names(value: Any, flag: str) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else _sequence(value, str)
-    return tuple(name for name in (_text(part, flag) for part in parts) if name)
+    return tuple(_text(part, flag) for part in parts if part != "")
 
 
 def _texts(value: Any, flag: str) -> tuple[str, ...]:

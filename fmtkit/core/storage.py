@@ -6,7 +6,6 @@ time limit, retries transient errors, and raises any other as an OSError with a 
 
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
+from fmtkit.core.credentials import STORES, has_credentials, public
 from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 
@@ -39,14 +39,6 @@ SECONDS_VARIABLE = "FMTKIT_STORAGE_SECONDS"
 REQUEST_SECONDS = 60.0
 """The time limit of one request, in seconds, unless the variable is set."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
-_CONTAINERS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes whose URLs name a container where others have a user: abfs://CONTAINER@ACCOUNT/PATH."""
-_SHOWN = frozenset({"versionid", "version_id", "generation", "snapshot", "revision", "download"})
-"""Query parameters whose values are not secret; any other may be a signature or a token."""
-_HIDDEN = "***"
-_PARAMETER = re.compile(r"([^&=]+)=([^&]*)")
-_SECRET = re.compile(r"(?i)^x-|sig|token|secret|key|credential|password|auth")
 _PERMANENT = (
     FileNotFoundError,
     FileExistsError,
@@ -74,38 +66,22 @@ class CutShortError(OSError):
     """A file ended early; a retry may return the rest."""
 
 
-def public(text: str) -> str:
-    """Return a URL, or a message that contains URLs, without user, password and query values."""
-    return _URL.sub(lambda found: _public(found[0]), text)
+def refuse_credentials(url: str) -> None:
+    """Raise OptionError for the address of a store or of the hub with a key or a token in it.
 
-
-def _public(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    rest, asked, query = rest.partition("?")
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    if at and (scheme.lower() not in _CONTAINERS or ":" in user):
-        authority = host
-    is_object = scheme.lower() in (*PACKAGES, "memory")
-    return f"{scheme}://{authority}{slash}{path}{asked}{_public_query(query, is_object=is_object)}"
-
-
-def _public_query(query: str, *, is_object: bool) -> str:
-    """Hide the values of a query.
-
-    Object names may contain "?", so for an object store only the values of parameters that look secret
-    are hidden.
+    No client reads them there: they would become a part of the name that it looks for, and of its errors.
     """
-    if query and "=" not in query and not is_object:
-        return _HIDDEN  # no key=value pairs: it may be the secret itself
-    return _PARAMETER.sub(
-        lambda found: (
-            found[0]
-            if found[1].lower() in _SHOWN or (is_object and not _SECRET.search(found[1]))
-            else f"{found[1]}={_HIDDEN}"
-        ),
-        query,
-    )
+    scheme = url.partition(":")[0].lower()
+    if scheme not in PACKAGES or not has_credentials(url):
+        return
+    # Of other stores the name of an object may look like a query.
+    if scheme == "hf" or has_credentials(url.partition("?")[0]):
+        where = (
+            "HF_TOKEN" if scheme == "hf" else "its client's environment variables or configuration"
+        )
+        raise OptionError(
+            f"{public(url)}: this address takes no keys or tokens; give them in {where}"
+        )
 
 
 def file_system(url: str, use: str) -> tuple[Any, str]:
@@ -115,9 +91,11 @@ def file_system(url: str, use: str) -> tuple[Any, str]:
 
     Raises:
         DependencyError: if the package for the scheme is not installed.
+        OptionError: if the URL of an object store holds a key or token.
         OSError: if fsspec does not know the scheme, or the client cannot be created.
     """
     scheme = url.partition(":")[0].lower()
+    refuse_credentials(url)
     package, extra = PACKAGES.get(scheme, ("fsspec", "hub"))
     try:
         import fsspec
@@ -271,7 +249,7 @@ def mark_of(details: Mapping[str, Any]) -> tuple[int | None, str]:
     return (None if size is None else int(size)), str(mark)
 
 
-WRITABLE = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
+WRITABLE = STORES
 """Schemes that can be written: files appear atomically, and on request only if none exists yet."""
 
 

@@ -167,7 +167,7 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[Part]:
     if data.get("ignored_columns"):
         names = ", ".join(data["ignored_columns"])
         parts.append(Line(f"not used: {one_line(names)} (--keep carries columns through)"))
-    paths = [Line(visible(path), "cyan") for path in report.outputs]
+    paths = [Line(one_line(path), "cyan") for path in report.outputs]
     firsts = [Line("wrote"), *[Line("")] * len(paths)]
     # The speed of a small run says how long Python takes to start.
     is_long = data["seconds"] >= 1 and data["rows_read"] >= MANY

@@ -75,7 +75,7 @@ def show_all(
     found: dict[str, None] = {}
     for name, inspection in inspections:
         if several and not (as_json or quiet):
-            terminal.output().print(f"== {name}", markup=False, highlight=False)
+            terminal.output().print(f"== {one_line(name)}", markup=False, highlight=False)
         shown = show_inspection(
             inspection, html=html, plot=plot, as_json=as_json, quiet=quiet, **outputs
         )

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fmtkit.core import hub_access
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
+from fmtkit.core.storage import refuse_credentials
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS
 from fmtkit.sources.memory import TableReader
 
@@ -36,6 +37,7 @@ class Selection:
 
 def load(address: str, selection: Selection) -> TableReader:
     """Load `hf://datasets/ORG/NAME[@REVISION][/PATH]` through `datasets` and its cache."""
+    refuse_credentials(address)
     found = ADDRESS.fullmatch(address.removeprefix(SCHEME))
     if found is None:
         raise SourceError(f"{address} is not a dataset address; write {SCHEME}ORG/NAME")

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.core.options import refuse_empty
 from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
 from fmtkit.sources.delimited import checked_delimiter, sniffed
@@ -160,6 +161,7 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
         found = [_open(place, selection, reading) for place in spec.places]
         return pick([source for sources in found for source in sources], spec.choose)
     if isinstance(spec, str | Path):
+        refuse_empty(spec, "SOURCE")
         return _open_address(str(spec), selection, reading)
     if is_dataset(spec):
         return [_of_table(reader_of(spec, MEMORY, selection.split), None)]

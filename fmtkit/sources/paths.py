@@ -66,6 +66,8 @@ def is_data(path: Path) -> bool:
 
 
 def _missing(argument: str, path: Path) -> str:
+    if path.is_symlink():
+        return f"{argument} is a link to {path.readlink()}, which does not exist"
     try:
         siblings = [entry.name for entry in path.parent.iterdir()]
     except OSError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core import hub_access, reachability, storage
+from fmtkit.core.credentials import public
 from fmtkit.core.errors import SourceError
 from fmtkit.sources.paths import is_data
 from fmtkit.sources.raw import Location
@@ -33,7 +34,7 @@ def remote(url: str, split: str | None = None) -> list[Location]:
         SourceError: if there is none, or the storage does not answer within seconds.
         DependencyError: if the package that serves the scheme is missing.
     """
-    name = storage.public(url)
+    name = public(url)
     if trouble := hub_access.trouble() if url.startswith(HUB) else None:
         raise SourceError(f"{name} cannot be opened: the hub cannot be reached ({trouble})")
     try:
@@ -94,7 +95,7 @@ def _name(scheme: str, system: Any, path: str) -> str:
     """Return the URL of a file with the scheme that was given: adlfs replaces az:// by abfs://."""
     own, found, rest = system.unstrip_protocol(path).partition("://")
     aliases = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
-    return storage.public(f"{scheme if scheme in aliases else own}{found}{rest}")
+    return public(f"{scheme if scheme in aliases else own}{found}{rest}")
 
 
 def _location(system: Any, path: str, listed: Details, name: str) -> Location:

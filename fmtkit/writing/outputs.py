@@ -17,8 +17,10 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from fmtkit.core.atomic import Written, partial_name, writing
+from fmtkit.core.credentials import public
 from fmtkit.core.errors import OptionError, OutputExistsError, near_match
-from fmtkit.core.storage import WRITABLE, ObjectPath, public
+from fmtkit.core.options import refuse_empty
+from fmtkit.core.storage import WRITABLE, ObjectPath, refuse_credentials
 from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")
@@ -60,6 +62,7 @@ def hub_folder(out: object) -> HubFolder | None:
     text = str(out)
     if not text.startswith("hf://"):
         return None
+    refuse_credentials(text)
     owner, _, rest = text.removeprefix(HUB).strip("/").partition("/")
     name, _, path = rest.partition("/")
     is_sound = ".." not in path.split("/") and _REPOSITORY.fullmatch(f"{owner}/{name}") is not None
@@ -92,6 +95,7 @@ def destination(out: str | Path | ObjectPath) -> Destination:
     if given.name.removeprefix(".") in formats.names() and not given.suffix:
         raise OptionError(f"{given}: the name has only a suffix; give FILE{given.name}")
     with writing(given):
+        _refuse_streams(given)
         here = Path.cwd()
         if _resolved(given) in (here, *here.parents):
             raise OptionError(
@@ -103,6 +107,17 @@ def destination(out: str | Path | ObjectPath) -> Destination:
     if made is not None and path.suffix != given.suffix:
         raise OptionError(f"{given} is a link to {path}, which does not end in {given.suffix}")
     return Destination(path, made)
+
+
+def _refuse_streams(path: Path) -> None:
+    """Raise OptionError for a pipe, a device or the standard output."""
+    is_other = path.exists() and not (path.is_file() or path.is_dir())
+    # `> FILE` makes a file of /dev/stdout, which would be replaced by a folder.
+    if is_other or path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")):
+        raise OptionError(
+            f"OUT {path}: a pipe or a device cannot be replaced as a whole; give FILE.jsonl, FILE.parquet, "
+            "FILE.arrow or a folder"
+        )
 
 
 def _remote(out: str, scheme: str) -> Destination:
@@ -121,6 +136,7 @@ def _remote(out: str, scheme: str) -> Destination:
 
 def local_path(address: str | Path, option: str) -> Path:
     """Return a path of this machine; OptionError, naming the option, for a URL."""
+    refuse_empty(address, option)
     text = str(address)
     if text.startswith(_FILE):
         text = text.removeprefix(_FILE)

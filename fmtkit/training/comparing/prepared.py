@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.core.options import refuse_empty
 from fmtkit.inspection.masked import common_prefix
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.columnar import each_batch
@@ -51,6 +52,7 @@ def opened(folder: str | Path) -> Prepared:
         SourceError: where there is no folder or no dataset in it, or a file is missing or damaged.
         OptionError: if the dataset has none of the forms that can be compared.
     """
+    refuse_empty(folder, "--against")
     place = Path(folder).expanduser()
     if not place.is_dir():
         raise SourceError(f"--against {place}: no such folder")

@@ -12,6 +12,7 @@ import yaml
 
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.options import refuse_empty
 from fmtkit.training.config import keys
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
@@ -108,6 +109,7 @@ def load(
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
+    refuse_empty(source, "CONFIG")
     file = File("<mapping>", dict(source)) if isinstance(source, Mapping) else read(Path(source))
     _check_foreign(file.values, file.name)
     name, problems, notes = file.name, Problems(), list[str]()
@@ -313,6 +315,7 @@ def _path(name: str, value: object) -> object:
     """
     if isinstance(value, list):
         return [_path(name, item) for item in value]
+    refuse_empty(value, name)
     if not isinstance(value, str) or "{{" in value or "{%" in value:
         return value
     unset = [v for v in _VARIABLE.findall(value) if v not in os.environ]

@@ -20,6 +20,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
+from fmtkit.core.credentials import public
 from fmtkit.core.errors import NothingWrittenError, OptionError
 from fmtkit.core.tables import TABLES
 from fmtkit.formats import registry
@@ -491,8 +492,8 @@ def _key(
     kept = {name: value for name, value in vars(options).items() if name not in ignored}
     return {
         "fmtkit": version("fmtkit"),
-        "sources": [[name, _digest(name)] for file in files for name in _expanded(file)],
-        "options": json.loads(json.dumps(kept, sort_keys=True, default=str)),
+        "sources": [[public(name), _digest(name)] for file in files for name in _expanded(file)],
+        "options": json.loads(public(json.dumps(kept, sort_keys=True, default=str))),
         "template": sha256((template or "").encode()).hexdigest(),
         "tokenizer": _digest(
             str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fmtkit.core import notebook_html, runner
+from fmtkit.core.credentials import public
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.escaping import counted
 from fmtkit.core.runner import Runner
@@ -98,8 +99,8 @@ class Plan:
         }
 
     def dumps(self) -> str:
-        """Return the plan as JSON text."""
-        return json.dumps(self.to_json(), indent=1, ensure_ascii=False, default=str)
+        """Return the plan as JSON text, without credentials."""
+        return public(json.dumps(self.to_json(), indent=1, ensure_ascii=False, default=str))
 
     def __str__(self) -> str:
         """Return the plan as a table."""
@@ -138,7 +139,7 @@ class Plan:
         rows += [("missing", name, "needed to train") for name in self.missing]
         rows += [(f"to be checked with {n}", code, about) for code, n, about in self.waiting]
         rows += [("note", note, "") for note in self.notes]
-        return rows
+        return [(name, public(value), public(origin)) for name, value, origin in rows]
 
 
 def plan(

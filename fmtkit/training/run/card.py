@@ -5,6 +5,7 @@ from pathlib import Path
 
 import yaml
 
+from fmtkit.core.credentials import public
 from fmtkit.training.run.job import Job
 
 
@@ -46,7 +47,8 @@ def of_merge(base: str, adapter: Path) -> str:
 
 def _config(job: Job) -> str:
     path = Path(job.run) / "config.yaml"
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    # The card may be pushed to the hub.
+    return public(path.read_text(encoding="utf-8")) if path.is_file() else ""
 
 
 def _data(data: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
 from fmtkit.core.errors import OptionError, ResumeError, UnknownNameError
+from fmtkit.core.options import refuse_empty
 from fmtkit.training.run import checkpoints, job
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def of_run(
     """
     from fmtkit.core import runner
 
+    refuse_empty(folder, "RUN")
     run = Path(folder).expanduser()
     if not run.is_dir():
         raise OptionError(f"{run}: no such folder; give a run folder, the output_dir of a config")
