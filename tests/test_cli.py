@@ -503,7 +503,8 @@ def test_an_interrupt_while_the_command_line_is_imported_is_one_line():
         "from fmtkit import cli\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "fmtkit: interrupted\n")
 
 

@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 import fmtkit
-from fmtkit.commands.application import application
 from fmtkit.commands import flags
+from fmtkit.commands.application import application
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import NothingWrittenError, OptionError, UnknownNameError

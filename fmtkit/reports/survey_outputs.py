@@ -9,6 +9,7 @@ from typing import Any
 from fmtkit.converting.progress_bar import progress
 from fmtkit.core.codes import REASONS
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.escaping import one_line
 from fmtkit.inspection.advice import ADVICE
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
