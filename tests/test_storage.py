@@ -12,6 +12,7 @@ from fmtkit.core import credentials, storage
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.sources import remote
 from fmtkit.sources.opening import open_sources
+from fmtkit.training.planning.plan import plan
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -209,11 +210,11 @@ def test_no_error_shows_a_secret_whoever_wrote_its_message(error):
 
 def test_a_plan_shows_no_secret():
     config = {
-        "base_model": "here",
+        "base_model": "org/name",
         "rl": "dpo",
         "datasets": [{"path": f"https://me:{SECRET}@host/x.jsonl?sig={SECRET}", "type": "intel"}],
     }
-    planned = fmtkit.train(config, dry_run=True, partial=True).plan
+    planned = plan(config, partial=True)
     assert SECRET not in f"{planned}{planned.dumps()}{planned._repr_html_()}"
     assert "https://host/x.jsonl?sig=***" in str(planned)
 
