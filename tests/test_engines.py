@@ -172,7 +172,7 @@ def test_a_block_is_processed_alone_as_in_a_stream(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines([INTEL, {"question": 1}]))
     job = prepare(open_sources(str(tmp_path / "a.jsonl")), RowOptions(type="chatml.intel"))
     [block] = job.sources[0].blocks()
-    alone, [piece] = process(job, 0, 0, block), stream(job)
+    alone, [piece] = next(process(job, 0, 0, block)), stream(job)
     assert replace(alone, table=None, records=None, lines=None).rejects == piece.rejects
     assert alone.table.equals(piece.table)
 

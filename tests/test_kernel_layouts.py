@@ -61,7 +61,7 @@ def job_of(case: Case, template: str, keep: str = "") -> Job | None:
     fusion = job.fusions[0]
     if fusion is None or not fusion.fits:
         return None
-    process(job, 0, 0, JsonBlock(case.source.read_bytes(), 1))
+    next(process(job, 0, 0, JsonBlock(case.source.read_bytes(), 1)))
     return job
 
 
@@ -73,7 +73,7 @@ def fitting(*templates: str) -> list[tuple[Case, Job]]:
 def ordinary(job: Job, block: bytes) -> Piece:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Fusion, "fuse", lambda *_: None)
-        return process(job, 0, 0, JsonBlock(block, 1))
+        return next(process(job, 0, 0, JsonBlock(block, 1)))
 
 
 def laid_rows(job: Job, lines: list[bytes]) -> int:
@@ -96,7 +96,7 @@ def laid_again(job: Job, lines: list[bytes], times: int = 2) -> list[int]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Fusion, "fuse", counted)
         for _ in range(times):
-            same(process(job, 0, 0, JsonBlock(block, 1)), expected)
+            same(next(process(job, 0, 0, JsonBlock(block, 1))), expected)
     return counts
 
 
@@ -318,7 +318,7 @@ def test_a_long_block_is_laid_out_though_its_template_has_met_no_row(tmp_path):
 
 def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
     job = prepare(open_sources(str(INTEL.source)), RowOptions(type="intel", chat_template="chatml"))
-    process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1))
+    next(process(job, 0, 0, JsonBlock(INTEL.source.read_bytes(), 1)))
     lines = lines_of(300)
     assert laid_rows(job, lines) == 300
     read = CompiledLayout.read
@@ -331,7 +331,7 @@ def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
     monkeypatch.setattr(CompiledLayout, "read", wrong)
     monkeypatch.setattr(tiers, "SAMPLE", 10)
     block = b"".join(line + b"\n" for line in lines)
-    made = process(job, 0, 0, JsonBlock(block, 1))
+    made = next(process(job, 0, 0, JsonBlock(block, 1)))
     assert job.text.template.compiled.difference is not None
     assert made.table.column("prompt")[0].as_py() == (
         "<|im_start|>user\nq 0<|im_end|>\n<|im_start|>assistant\n"
@@ -518,6 +518,6 @@ def test_every_cut_of_a_block_is_laid_out_or_left():
     job = job_of(INTEL, "chatml")
     for end in range(len(block)):
         same(
-            process(job, 0, 0, JsonBlock(block[:end], 1)),
+            next(process(job, 0, 0, JsonBlock(block[:end], 1))),
             ordinary(job, block[:end]),
         )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from fixture_cases import FIXTURES, Case, run
 
+import fmtkit
 from fmtkit.columns import thinking
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting import pairing
@@ -202,3 +203,12 @@ def test_a_damaged_array_is_read_to_its_end(tmp_path, text):
     path.write_bytes(text)
     (source,) = open_sources(str(path))
     assert sum(len(block.rejects) for block in source.blocks()) > 0
+
+
+def test_a_conversation_of_very_many_messages_is_rendered_in_linear_time(tmp_path):
+    messages = [{"role": ("user", "assistant")[i % 2], "content": f"hi {i}"} for i in range(20_000)]
+    row, other = {"messages": messages}, {"messages": messages[::-1][1:]}
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n")
+    report = fmtkit.convert(str(path), "chatml.openai", tmp_path / "out.jsonl")
+    assert report.converted == 2

@@ -1,15 +1,24 @@
 """Pairs of ranked replies, against a plain loop over every pair."""
 
+import json
 from hashlib import blake2b
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fmtkit
 from fmtkit.columns.typed_kinds import NARROW, WIDE
+from fmtkit.converting.conversions import RowStream
+from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.pairing import POLICIES, check_policy, pair_up
+from fmtkit.converting.pipeline import Piece
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.sources.blocks import BLOCK_BYTES
 
 EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
     "margin:0.5",
@@ -165,3 +174,95 @@ def test_an_unknown_policy_is_an_error(policy):
 def test_a_margin_without_its_number_says_what_to_write():
     with pytest.raises(OptionError, match="as in margin"):
         check_policy("margin:M")
+
+
+@pytest.mark.parametrize("policy", ["all", "margin:0.5", "best-worst", "adjacent"])
+@settings(max_examples=30, deadline=None)
+@given(rows=st.lists(rankings, max_size=4), size=st.integers(1, 400), most=st.integers(1, 800))
+def test_parts_hold_all_pairs_once_and_only_a_large_row_is_cut(policy, rows, size, most):
+    made = pair_up(frame(rows), policy)
+    parts = made.parts(size, most)
+    assert [(one.stop, two.first) for one, two in pairwise(parts)] == [
+        (one.stop, one.stop) for one in parts[:-1]
+    ]
+    assert pl.concat([made.rows(part.first, part.stop) for part in parts]).equals(made.frame)
+    of_row = {
+        row: sum(made.nbytes(p.stop) - made.nbytes(p.first) for p in parts if p.row == row)
+        for row in {part.row for part in parts} - {None}
+    }
+    assert all(found > most for found in of_row.values())
+    for part in parts:
+        is_one = part.stop - part.first == 1
+        if part.row is not None:
+            assert made.nbytes(part.stop) - made.nbytes(part.first) <= size or is_one
+            assert set(made.rows(part.first, part.stop)["__row"]) <= {part.row}
+
+
+ANSWERS, LETTERS = 400, 1_000
+
+
+def many_answers(path: Path, marked: int | None = None) -> Path:
+    """Write a ranking whose pairs are 160 MB, between two small ones."""
+    large = [f"{'BAD ' if i == marked else ''}{i} {'x' * LETTERS}" for i in range(ANSWERS)]
+    rows = [["a", "b"], large, ["c", "d"]]
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "prompt": f"prompt {number}",
+                    "answers": [{"answer": a, "rank": i} for i, a in enumerate(answers)],
+                }
+            )
+            + "\n"
+            for number, answers in enumerate(rows)
+        )
+    )
+    return path
+
+
+def pieces_of(path: Path, **options: Any) -> list[tuple[Piece, int, list[str]]]:
+    wanted = RowOptions(options={"pairs": "all"}, **options)
+    rows = RowStream(str(path), wanted)
+    found = [(p, p.table.nbytes, p.table.column("prompt").to_pylist()) for p in rows]
+    rows.ledger.check()
+    return found
+
+
+def test_all_pairs_of_many_answers_are_made_part_by_part(tmp_path):
+    found = pieces_of(many_answers(tmp_path / "n.jsonl"), type="zephyr.nectar")
+    sizes = [size for _, size, _ in found]
+    pairs = ANSWERS * (ANSWERS - 1) // 2
+    assert sum(sizes) > 2 * pairs * LETTERS
+    assert max(sizes) < 4 * BLOCK_BYTES
+    prompts = [prompt for _, _, prompts in found for prompt in prompts]
+    assert len(prompts) == pairs + 2
+    assert ["prompt 0" in prompts[0], "prompt 2" in prompts[-1]] == [True, True]
+    *others, last = (piece for piece, _, _ in found)
+    assert {piece.rows_read for piece in others} == {0}
+    assert (last.rows_read, last.converted, last.rows_written) == (3, 3, pairs + 2)
+
+
+def test_a_row_of_many_answers_one_of_which_has_no_text_is_rejected_as_a_whole(tmp_path):
+    template = tmp_path / "strict.jinja"
+    template.write_text(
+        "{% for m in messages %}{% if 'BAD' in m.content %}{{ raise_exception('bad') }}{% endif %}"
+        "[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    path = many_answers(tmp_path / "n.jsonl", marked=ANSWERS - 1)
+    found = pieces_of(path, type="nectar", chat_template=str(template), on_error="quarantine")
+    assert sum(len(prompts) for _, _, prompts in found) == 2
+    assert [reject.row for piece, _, _ in found for reject in piece.rejects] == [1]
+
+
+def test_the_output_of_many_answers_is_that_of_each_pair(tmp_path):
+    path = many_answers(tmp_path / "n.jsonl")
+    report = fmtkit.convert(str(path), "nectar", tmp_path / "out.jsonl", options={"pairs": "all"})
+    pairs = ANSWERS * (ANSWERS - 1) // 2
+    assert (report.rows_written, report.converted) == (pairs + 2, 3)
+    with (tmp_path / "out.jsonl").open() as lines:
+        made = [
+            (row["chosen"][0]["content"].split()[0], row["rejected"][0]["content"].split()[0])
+            for row in map(json.loads, lines)
+        ]
+    order = [str(i) for i in range(ANSWERS)]
+    assert made == [("a", "b"), *combinations(order, 2), ("c", "d")]

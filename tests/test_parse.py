@@ -57,7 +57,7 @@ def strictly(read: Callable[[], list[Result]]) -> list[Result]:
 
 def results(job: Job, data: bytes) -> list[Result]:
     """Return what becomes of each row of a block: its values, or its code and column."""
-    made = process(job, 0, 0, JsonBlock(data, 1))
+    made = next(process(job, 0, 0, JsonBlock(data, 1)))
     found: dict[int, list[Any]] = {}
     for record, row in zip(made.records.tolist(), made.table.to_pylist(), strict=True):
         found.setdefault(record, []).append(row)

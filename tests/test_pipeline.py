@@ -60,7 +60,7 @@ def in_blocks(job: Job, data: bytes, block_bytes: int) -> tuple[list[Any], Ledge
 
     file: Any = io.BytesIO(data)
     pieces = [
-        process(job, 0, number, block)
+        next(process(job, 0, number, block))
         for number, block in enumerate(blocks_of_lines(file, block_bytes=block_bytes))
     ]
     ledger, starts = Ledger(), []

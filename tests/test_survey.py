@@ -1,6 +1,7 @@
 """The survey: planted defects by row, figures against a count by hand, and what files are."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ import sick_rows
 import fmtkit
 from fmtkit import catalogue
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.inspection import run
 from fmtkit.inspection.survey_record import Survey
+from fmtkit.reports import html
 from fmtkit.tokenizers import tokens
 
 ROOT = Path(__file__).parents[1]
@@ -264,6 +268,19 @@ def test_the_survey_does_not_depend_on_the_number_of_workers(tmp_path, tokenizer
 
 
 @needs_goldens
+@pytest.mark.parametrize(("type", "unit"), [("openai", "characters"), ("chatml.openai", "tokens")])
+def test_a_row_on_the_page_has_the_size_that_its_unit_says(tmp_path, type, unit):
+    row = {"messages": [{"role": "user", "content": "how"}, {"role": "assistant", "content": "so"}]}
+    source = write(tmp_path / "one.jsonl", [row])
+    options = InspectOptions(type=type, tokenizer=str(ROOT / "fixtures/tokenizer"))
+    page = html.render(run(str(source), options))
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    (((size, trained, named),),) = (entry[6] for entry in data["rows"])
+    assert named == unit
+    bare = len("[user]\nhow\n[assistant]\nso")
+    assert (size, trained) == (bare, 0) if unit == "characters" else 0 < trained < size
+
+
 def test_a_survey_fits_its_schema(tmp_path, tokenizer):
     rows, _ = sick_rows.sick()
     path = write(tmp_path / "pairs.jsonl", [*rows, {"chosen": 1}])

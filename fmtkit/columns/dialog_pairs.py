@@ -42,6 +42,27 @@ def joined(first: Expr, second: Expr, where: Expr) -> Expr:
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
 
+def distinct_dialogs(dialogs: pl.Series) -> Int64s:
+    """Number conversations so that two have one number if, and only if, they hold the same messages."""
+    found = _Dialogs.of(dialogs)
+    names = [name for name in found.messages.struct.fields if name not in MARKS]
+    messages = _numbered(found.messages.struct.unnest().select(names))
+    ends = buffers.ends(found.sizes)
+    within = np.arange(int(ends[-1])) - np.repeat(ends[:-1], found.sizes)
+    said = messages.gather(np.repeat(found.starts, found.sizes) + within).to_arrow()
+    lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), said))
+    assert isinstance(lists, pl.Series)
+    # As text, since polars does not group by lists.
+    keys = lists.cast(pl.List(pl.String)).list.join(" ")
+    return _numbered(keys.alias("said").to_frame()).to_numpy()
+
+
+def _numbered(frame: pl.DataFrame) -> pl.Series:
+    """Return for each row the number of the first row with the same values."""
+    own = frame.with_columns(__place=pl.int_range(pl.len()))
+    return own.select(pl.col("__place").first().over(frame.columns)).to_series()
+
+
 @dataclass(frozen=True)
 class _Dialogs:
     """The messages of a column concatenated: row i has those from starts[i], sizes[i] of them."""

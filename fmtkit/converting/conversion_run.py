@@ -164,7 +164,7 @@ class ConversionRun:
                 self._check_limit(piece)
                 for split, encoded in piece.result:
                     self.sink.write(encoded, split)
-                if self.is_folder:
+                if self.is_folder and piece.resumable:
                     # A single file has no checkpoints, and its source's hash is known only at the end.
                     self.sink.end_block(self._point(piece.task, ends_task=piece.ends_task))
                 if self.watch is not None:

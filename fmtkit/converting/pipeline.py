@@ -5,10 +5,10 @@
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,13 @@ import pyarrow as pa
 from fmtkit.converting import control_tokens, pairing, reading
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame, reconsidered, refused
-from fmtkit.converting.engines import Engine, TaskLostError, engine_of
+from fmtkit.converting.engines import Cluster, Engine, TaskLostError, engine_of
 from fmtkit.converting.fusing import Fused
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
-from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
 from fmtkit.sources.parts import blocks_of_part
@@ -36,6 +35,10 @@ Numbered = tuple[int, int, Block]
 GROUP_BYTES = BLOCK_BYTES // 16
 """Blocks of small files are merged up to this size: each costs about 8 ms by itself."""
 GROUP_BLOCKS = 256
+ROW_BYTES = 4 * BLOCK_BYTES
+"""The pairs of a source row that are more than this are made in several parts."""
+HELD_BYTES = 8 * BLOCK_BYTES
+"""Pairs of a group of blocks that are more than this are not held at once."""
 _NO_BLOCK = JsonBlock(b"", 0)
 _TAUGHT_ROWS = 100
 """Rows that are enough to trace a template, in blocks longer than _TAUGHT_BYTES."""
@@ -59,7 +62,9 @@ class Progress:
         self._all_bytes = sum(self.bytes.values())
 
     def add(self, piece: "Piece") -> None:
-        """Count a piece."""
+        """Count a piece; nothing of those whose counts come later."""
+        if not piece.has_counts:
+            return
         self.next_block = (piece.source, piece.next_block)
         self.lines[piece.source] = piece.next_line
         self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.rows_read
@@ -156,6 +161,10 @@ class Piece:
     """The block of its source from which a reader continues after this one."""
     next_line: int = 1
     """The line at which the part begins that holds that block."""
+    has_counts: bool = True
+    """False for rows of a block whose pairs are too many to hold: the counts come with its last piece."""
+    resumable: bool = True
+    """Whether all rows of the blocks up to this piece have come, and a run may be continued after it."""
 
     def line(self, row: int) -> int | None:
         """Return the physical line of the record of a row of the table, where it is known."""
@@ -179,8 +188,9 @@ def stream(
     table that pairs have made much larger than its block is passed to it in parts. Either can be pickled,
     with what it returns, where the engine is of other processes. Records and lines of rejects are within
     their source. With `encode` small blocks are processed together, so that a file of one row costs little:
-    the piece of the last one holds the results of all. With `encode` or `tasks` blocks are read task by task:
-    those of the given `tasks`, or of all.
+    the piece of the last one holds the results of all. Pieces without counts come before those of blocks
+    whose pairs are too many to be held at once. With `encode` or `tasks` blocks are read task by task: those
+    of the given `tasks`, or of all.
     """
     begun = progress or Progress()
     places = dict(begun.rows)
@@ -193,9 +203,14 @@ def stream(
     groups = _handed(_limited(job, read, sum(places.values())), handed)
     engine = engine or engine_of(job.options)
     # Workers get blocks: what only this process can read stays here.
+    work: Callable[[list[Numbered]], Iterable[Piece]]
     work = partial(_process, replace(job, sources=()), step=step, encode=encode)
+    if isinstance(engine, Cluster):
+        work = partial(_listed, work)
     for pieces in _mapped(job, engine, work, groups):
-        for piece, place in zip(pieces, handed.popleft(), strict=True):
+        places_read = handed.popleft()
+        for piece in pieces:
+            place = places_read.pop(0) if piece.has_counts else places_read[0]
             first = places.get(piece.source, 0)
             places[piece.source] = first + piece.rows_read
             yield replace(
@@ -209,12 +224,19 @@ def stream(
             )
 
 
+def _listed(
+    work: Callable[[list[Numbered]], Iterable[Piece]], group: list[Numbered]
+) -> list[Piece]:
+    """Make all pieces at once, to be sent to another process."""
+    return list(work(group))
+
+
 def _mapped(
     job: Job,
     engine: Engine,
-    work: Callable[[list[Numbered]], list[Piece]],
+    work: Callable[[list[Numbered]], Iterable[Piece]],
     groups: Iterator[list[Numbered]],
-) -> Iterator[list[Piece]]:
+) -> Iterator[Iterable[Piece]]:
     """Map over the blocks; SourceError names those that crash their worker."""
     try:
         yield from engine.map(work, groups)
@@ -345,9 +367,9 @@ def _grouped(job: Job, blocks: Iterator[_Read]) -> Iterator[list[_Read]]:
         yield group
 
 
-def process(job: Job, source: int, number: int, block: Block) -> Piece:
-    """Process one block completely."""
-    return _process(job, [(source, number, block)])[0]
+def process(job: Job, source: int, number: int, block: Block) -> Iterator[Piece]:
+    """Process one block completely; the last piece has the counts."""
+    yield from _process(job, [(source, number, block)])
 
 
 def _process(
@@ -356,7 +378,7 @@ def _process(
     *,
     step: Callable[[pa.Table, Piece, Block], Any] | None = None,
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
-) -> list[Piece]:
+) -> Iterable[Piece]:
     """Process blocks completely; with a step, one block."""
     records: list[Rows] = [
         block.records(job.plans[source].read_cells) for source, _, block in group
@@ -364,41 +386,117 @@ def _process(
     own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         fused = _fused(job, group[0][0], own)
-    begun, made = fused or _by_columns(job, group, records, in_parts=encode is not None)
-    parts: list[_Part] = []
-    encoded: list[Any] = []
-    for part in made:
-        if encode is not None:
-            # The rows themselves are not kept: only the results wait for their turn.
-            encoded += encode(part.table, _places(group, records, part.kept))
-            part.table = part.table.slice(0, 0)
-        parts.append(part)
-    pieces = _account(group, records, begun, parts)
-    if encode is not None:
-        pieces = [replace(piece, lines=None) for piece in pieces]
-        pieces[-1] = replace(pieces[-1], result=encoded)
-    if step is None:
-        return pieces
-    (piece,) = pieces
-    result = step(piece.table, piece, group[0][2])
-    return [replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)]
-
-
-def _by_columns(
-    job: Job, group: list[Numbered], records: list[Rows], *, in_parts: bool
-) -> "tuple[_Converted, Iterator[_Part]]":
-    """Process blocks by columns: read, convert, render."""
+    use = _Use(group, records, step, encode)
+    if fused is not None:
+        return use.of_parts(*fused)
     source = group[0][0]
-    together = records[0] if len(group) == 1 else JoinedRows(records)
+    together = own if len(group) == 1 else JoinedRows(records)
     begun = _convert(job, job.plans[source].binding, _parsed(job.plans, group, records), together)
-    frames = _parts(begun.frame, job) if in_parts else [begun.frame]
-    begun.frame = begun.frame.clear()
+    pairs = begun.pairs
+    if pairs is None:
+        held, begun.frame = [begun.frame], begun.frame.clear()
+        frames = (held.pop() for _ in range(1))
+        return use.of_parts(begun, _rendered(job, source, frames, together, begun.cuts))
+    cuts = pairs.parts(BLOCK_BYTES, ROW_BYTES)
+    is_large = pairs.nbytes(cuts[-1].stop) > HELD_BYTES
+    if encode is None and not is_large:
+        cuts = [pairing.Part(0, cuts[-1].stop)]
+    lost = _lost(job, source, begun, cuts, together) if is_large else set()
+    frames = (_rows_of(job, pairs, cut) for cut in cuts if cut.row not in lost)
+    parts = _rendered(job, source, frames, together, begun.cuts)
+    return use.one_by_one(begun, parts) if is_large else use.of_parts(begun, parts)
 
-    def parts() -> Iterator[_Part]:
-        while frames:
-            yield _render(job, source, frames.pop(0), together, begun.cuts)
 
-    return begun, parts()
+def _rendered(
+    job: Job,
+    source: int,
+    frames: Iterator[pl.DataFrame],
+    records: Rows,
+    cuts: Mapping[int, Cuts],
+) -> "Iterator[_Part]":
+    """Render frames one after the other; none is held here while it is rendered."""
+    for frame in frames:
+        held = [frame]
+        del frame
+        yield _render(job, source, held.pop(), records, cuts)
+
+
+def _rows_of(job: Job, pairs: pairing.Paired, cut: pairing.Part) -> pl.DataFrame:
+    frame = pairs.rows(cut.first, cut.stop)
+    return pairing.unpair(frame) if job.unpairs else frame
+
+
+def _lost(
+    job: Job, source: int, begun: "_Converted", cuts: Sequence[pairing.Part], records: Rows
+) -> set[int | None]:
+    """Reject the source rows of several parts that have a pair without text, before any part is written."""
+    assert begun.pairs is not None
+    found: dict[int, Reject] = {}
+    for cut in cuts:
+        if cut.row is not None:
+            part = _render(job, source, _rows_of(job, begun.pairs, cut), records, begun.cuts)
+            found |= {r.row: r for r in _one_each([*found.values(), *part.rejects])}
+    begun.rejects += found.values()
+    return set(found)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What is done with the rows of a group of blocks: a step for a table, or encoding."""
+
+    group: list[Numbered]
+    records: list[Rows]
+    step: Callable[[pa.Table, Piece, Block], Any] | None
+    encode: Callable[[pa.Table, np.ndarray], list[Any]] | None
+
+    def of_parts(self, begun: "_Converted", made: "Iterable[_Part]") -> list[Piece]:
+        """Return a piece for each block."""
+        parts, encoded = [], list[Any]()
+        for part in made:
+            if self.encode is not None:
+                # The rows themselves are not kept: only the results wait for their turn.
+                encoded += self.encode(part.table, self._places(part))
+                part.table = part.table.slice(0, 0)
+            parts.append(part)
+        pieces = _account(self.group, self.records, begun, parts)
+        if self.encode is not None:
+            pieces = [replace(piece, lines=None) for piece in pieces]
+            pieces[-1] = replace(pieces[-1], result=encoded)
+        return pieces if self.step is None else [self._stepped(*pieces)]
+
+    def one_by_one(self, begun: "_Converted", made: "Iterator[_Part]") -> Iterator[Piece]:
+        """Yield a piece without counts for each part as it is asked for, then the pieces of the blocks."""
+        counted = []
+        for part in made:
+            yield self._of(part)
+            counted.append(part.counted())
+        *others, last = self.of_parts(begun, counted)
+        yield from (replace(piece, resumable=False) for piece in others)
+        yield last
+
+    def _of(self, part: "_Part") -> Piece:
+        task = self.group[0]
+        nothing = _piece(task, self.records[0], part.table, [], 0, 0, 0)
+        nothing = replace(nothing, rejects=(), rows_read=0, converted=0, filtered=0, joined=0)
+        piece = replace(nothing, has_counts=False, resumable=False)
+        if self.encode is not None:
+            return replace(
+                piece,
+                table=part.table.slice(0, 0),
+                result=self.encode(part.table, self._places(part)),
+            )
+        places = task[2].places(len(self.records[0]))
+        lines = self.records[0].lines_of(part.kept)
+        piece = replace(piece, records=places[part.kept], lines=lines)
+        return piece if self.step is None else self._stepped(piece)
+
+    def _stepped(self, piece: Piece) -> Piece:
+        assert self.step is not None
+        result = self.step(piece.table, piece, self.group[0][2])
+        return replace(piece, result=result, table=piece.table.slice(0, 0), lines=None)
+
+    def _places(self, part: "_Part") -> np.ndarray:
+        return _places(self.group, self.records, part.kept)
 
 
 def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_Part]] | None":
@@ -442,7 +540,7 @@ def _teach(job: Job, source: int, records: Records) -> None:
 def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Converted, _Part]":
     """Convert the records that a layout did not fuse; without a frame if all are bad."""
     nothing = np.empty(0, np.int64)
-    begun = _Converted(pl.DataFrame(), [], Counter(), nothing, Counter(), 0, 0, 0, {})
+    begun = _Converted(pl.DataFrame(), None, [], Counter(), nothing, Counter(), 0, 0, 0, {})
     part = _Part(fused.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
     if not len(fused.left):
         return begun, part
@@ -499,6 +597,8 @@ class _Converted:
     """The converted rows of a block with `__row`, and the rejects and warnings of the others."""
 
     frame: pl.DataFrame
+    pairs: pairing.Paired | None
+    """The pairs of rankings, which are not in the frame."""
     rejects: list[Reject]
     warnings: Counter[str]
     without_pair: np.ndarray
@@ -522,21 +622,17 @@ class _Part:
     losses: Counter[str]
     traced_rows: int
     plain_rows: int
+    rows: np.ndarray | None = None
+    """How many rows each record has, where `kept` has it once."""
 
+    def counted(self) -> "_Part":
+        """Return the part without its rows."""
+        kept, rows = np.unique(self.kept, return_counts=True)
+        return replace(self, table=self.table.slice(0, 0), kept=kept, rows=rows)
 
-def _parts(frame: pl.DataFrame, job: Job) -> list[pl.DataFrame]:
-    """Cut the pairs of a block, between source rows, into parts of about BLOCK_BYTES of text."""
-    if job.pairs is None or not frame.height:
-        return [frame]
-    content = pl.element().struct.field("content").str.len_bytes()
-    names = [name for name in DIALOG_COLUMNS if name in frame.columns]
-    said = pl.sum_horizontal(pl.col(name).list.eval(content).list.sum() for name in names)
-    sizes = frame.select(said.fill_null(0)).to_series().to_numpy().astype(np.int64)
-    rows = frame.get_column("__row").to_numpy()
-    firsts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 1))
-    part = (np.cumsum(sizes) - sizes)[firsts] // BLOCK_BYTES
-    cuts = [*firsts[np.flatnonzero(np.diff(part, prepend=-1))].tolist(), frame.height]
-    return [frame.slice(at, end - at) for at, end in pairwise(cuts)]
+    def rows_by_block(self, ends: np.ndarray) -> np.ndarray:
+        """Count rows by block; `ends` are the ends of the blocks."""
+        return _by_block(self.kept, ends, self.rows)
 
 
 def _render(
@@ -594,8 +690,8 @@ def _account(
     overlong = {row for part in parts for row in part.overlong}
     too_long = overlong - set(kept.tolist()) - {reject.row for reject in found}
     counts = [
-        _by_block(np.fromiter(rows, np.int64), ends)
-        for rows in (kept, too_long, begun.without_pair)
+        np.sum([part.rows_by_block(ends) for part in parts], axis=0, initial=0),
+        *(_by_block(np.fromiter(rows, np.int64), ends) for rows in (too_long, begun.without_pair)),
     ]
     rejects: list[list[Reject]] = [[] for _ in group]
     for reject in found:
@@ -604,16 +700,18 @@ def _account(
             replace(reject, row=reject.row - int(ends[block]) + len(records[block]))
         )
     empty = parts[0].table.slice(0, 0)
+    is_whole = len(parts) == 1 and parts[0].rows is None
     pieces = [
         _piece(task, rows, empty, rejects[i], *(int(count[i]) for count in counts))
         for i, (task, rows) in enumerate(zip(group, records, strict=True))
     ]
     if len(group) == 1:
         places = group[0][2].places(len(records[0]))
-        pieces[0] = replace(pieces[0], records=places[kept], lines=records[0].lines_of(kept))
+        rows = kept if is_whole else kept[:0]
+        pieces[0] = replace(pieces[0], records=places[rows], lines=records[0].lines_of(rows))
     pieces[-1] = replace(
         pieces[-1],
-        table=parts[0].table if len(parts) == 1 else empty,
+        table=parts[0].table if is_whole else empty,
         unpaired=begun.unpaired,
         blank_lines=begun.blank,
         warnings=+sum((part.warnings for part in parts), begun.warnings),
@@ -626,9 +724,10 @@ def _account(
     return pieces
 
 
-def _by_block(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Count records by block; `ends` are the ends of the blocks."""
-    return np.bincount(np.searchsorted(ends, rows, side="right"), minlength=len(ends))
+def _by_block(records: np.ndarray, ends: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Count records by block, or the rows of each; `ends` are the ends of the blocks."""
+    blocks = np.searchsorted(ends, records, side="right")
+    return np.bincount(blocks, weights=rows, minlength=len(ends)).astype(np.int64)
 
 
 def _piece(
@@ -680,16 +779,19 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
     judged = reconsidered(parsed.rejects, records, binding)
     frame, warnings = converted.frame, Counter(converted.warnings)
     without_pair = np.empty(0, np.int64)
+    pairs = None
     if job.pairs is not None:
-        paired = pairing.pair_up(frame, job.pairs, job.options.seed)
-        frame, without_pair = paired.frame, paired.without_pair.to_numpy()
-        warnings["rank_tie"] += paired.tied
-        warnings["ranking_without_pair"] += paired.some_without_pair
+        pairs = pairing.pair_up(frame, job.pairs, job.options.seed)
+        frame, without_pair = frame.clear(), pairs.without_pair.to_numpy()
+        warnings["rank_tie"] += pairs.tied
+        warnings["ranking_without_pair"] += pairs.some_without_pair
     unpaired = 0
     if job.unpairs:
-        unpaired, frame = frame.height, pairing.unpair(frame)
+        unpaired = frame.height if pairs is None else pairs.count
+        frame = pairing.unpair(frame) if pairs is None else frame
     return _Converted(
         frame=frame,
+        pairs=pairs,
         rejects=[*judged, *bad],
         warnings=+warnings,
         without_pair=without_pair,

@@ -66,7 +66,8 @@ class TaskWork:
                     writer.quarantine(piece.source, quarantine.encode(name, piece.rejects))
                 for split, encoded in piece.result:
                     writer.write(encoded, split)
-                writer.end_block()
+                if piece.resumable:
+                    writer.end_block()
                 if is_traced:
                     counts = counts_of(ledger, progress, tiers)
                     trace.append(_trace(piece, counts, writer.bad_bytes))

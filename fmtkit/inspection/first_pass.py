@@ -61,7 +61,8 @@ class Seen:
             piece.rows_read,
             self.progress.lines.get(source, 1),
         )
-        self.starts.append(start)
+        if piece.has_counts:
+            self.starts.append(start)
         self.statistics.absorb(piece.result.statistics, start.first)
         self._note_rejects(piece.rejects, start)
         self.ledger.add(piece, skipped=False)
@@ -186,7 +187,8 @@ class BlockViewer(PickledByFields):
         statistics = self.viewer.view(
             table, piece.records, self._counter(), self.splits[piece.source]
         )
-        statistics.columns.add_block(block, piece.block)
+        if piece.has_counts:
+            statistics.columns.add_block(block, piece.block)
         for row in statistics.findings.named():
             statistics.lines[row] = piece.line(int(np.searchsorted(piece.records, row)))
         if not self.once[piece.source] or piece.block:

@@ -168,26 +168,30 @@ class RowsOfPart:
         for number, block in enumerate(blocks, part.number << PART_SHIFT):
             records = wanted.rows.get(number)
             if records is not None:
-                piece = pipeline.process(self.job, source, number, block)
-                found += _of_piece(piece, records)
+                pieces = pipeline.process(self.job, source, number, block)
+                found += _of_pieces(pieces, number, records)
             if number == last:
                 break
         return found
 
 
-def _of_piece(piece: pipeline.Piece, records: Sequence[int]) -> Iterator[RowFound]:
-    rejects = {reject.row: reject for reject in piece.rejects}
+def _of_pieces(
+    pieces: Iterable[pipeline.Piece], block: int, records: Sequence[int]
+) -> Iterator[RowFound]:
+    """Yield what some records of a block became; a record that made several rows, the first of them."""
+    found: dict[int, RowFound] = {}
+    for piece in pieces:
+        rejects = {reject.row: reject for reject in piece.rejects}
+        for record in records:
+            reject = rejects.get(record)
+            i = int(np.searchsorted(piece.records, record))
+            if reject is not None:
+                found[record] = RowFound(block, record, reject.line, None, reject)
+            elif record not in found and piece.records[i : i + 1].tolist() == [record]:
+                row = piece.table.slice(i, 1).to_pylist()[0]
+                found[record] = RowFound(block, record, piece.line(i), row)
     for record in records:
-        reject = rejects.get(record)
-        if reject is not None:
-            yield RowFound(piece.block, record, reject.line, None, reject)
-            continue
-        i = int(np.searchsorted(piece.records, record))
-        if i == len(piece.records) or piece.records[i] != record:
-            yield RowFound(piece.block, record, None, None)
-            continue
-        row = piece.table.slice(i, 1).to_pylist()[0]
-        yield RowFound(piece.block, record, piece.line(i), row)
+        yield found.get(record, RowFound(block, record, None, None))
 
 
 def spread(rows: int, count: int) -> list[int]:

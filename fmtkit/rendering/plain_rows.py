@@ -43,7 +43,7 @@ class PlainRows:
     plan: Plan
     batch: Batch
     training: Engine | None = None
-    _absent: dict[Hashable, tuple[list[Slot], str]] = field(default_factory=dict)
+    _absent: dict[Hashable, tuple[list[Slot], "_Constants"]] = field(default_factory=dict)
 
     @property
     def dialogs(self) -> Sequence[DialogColumn]:
@@ -128,11 +128,16 @@ class PlainRows:
         if shapes not in self._absent:
             probe = self._probe_with_symbols(row)
             own = "".join(output for output in probe[0] if isinstance(output, str))
-            self._absent[shapes] = _missing(probe, said), own
+            self._absent[shapes] = _missing(probe, said), _Constants.of(own)
         absent, own = self._absent[shapes]
+        written, known = _InOrder(text), own.among(said.values())
         # A text may occur by chance: what symbols do not find, and what the template writes by
         # itself (`</think>`, as a content and as a constant), is checked one by one.
-        doubtful = {s for s, words in said.items() if words and (words not in text or words in own)}
+        doubtful = {
+            slot
+            for slot, words in said.items()
+            if words and (words in known or not written.holds(words))
+        }
         doubtful |= {slot for slot in absent if said[slot]}
         return [s for s in _missing(self._probe(row), said) if s in doubtful] if doubtful else []
 
@@ -148,6 +153,65 @@ class PlainRows:
             else:
                 said[slot] = dialog.columns[slot.key].text(place).strip()
         return said
+
+
+SEARCHES = 64
+"""How often a whole text is searched for a row: each search takes time in proportion to the text."""
+
+
+class _InOrder:
+    """A rendered text in which contents are looked for one after the other, as templates write them.
+
+    Contents elsewhere are found too, as long as they are few: the time for a row of many messages stays in
+    proportion to its text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._searches = text, 0, SEARCHES
+
+    def holds(self, words: str) -> bool:
+        """Return whether the text has these words; False also if that is not looked for any more."""
+        if self._text.startswith(words, self._at):
+            self._at += len(words)
+            return True
+        near = self._text.find(words, self._at, self._at + 2 * len(words) + NEAR)
+        if near >= 0:
+            self._at = near + len(words)
+            return True
+        if not self._searches:
+            return False
+        self._searches -= 1
+        return words in self._text
+
+
+NEAR = 4_096
+"""How far from one content the next begins, at most, to be found without a search of the whole text."""
+
+
+LOOKED_THROUGH = 1 << 26
+"""How many characters are looked through for the short contents of a row, at most."""
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """What a template writes by itself, each constant once."""
+
+    text: str
+    longest: int
+
+    @classmethod
+    def of(cls, symbolic: str) -> "_Constants":
+        """Take them from a rendering with symbols for the contents."""
+        constants = dict.fromkeys(ANY_SYMBOL.split(symbolic))
+        # A symbol between two, so that nothing is found across both.
+        return cls(chr(FIRST).join(constants), max(map(len, constants), default=0))
+
+    def among(self, said: Iterable[str]) -> set[str]:
+        """Return the contents that occur in them, or may: where too many are short, all of these."""
+        short = {words for words in said if len(words) <= self.longest}
+        if len(short) * len(self.text) > LOOKED_THROUGH:
+            return short
+        return {words for words in short if words in self.text}
 
 
 def _marked(

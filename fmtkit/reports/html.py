@@ -173,8 +173,16 @@ def _pack(
 
 
 def _entry(row: ShownRow, title: str, codes: list[str]) -> list[Any]:
-    """Return number, source, row and line there, title, findings, and of each side its tokens."""
-    sizes = [[len(side.ids) or len(side.text), side.trained_tokens] for side in row.sides]
+    """Return number, source, row and line there, title, findings, and of each side its size.
+
+    A size is a number, how much of it is trained, and its unit: sides without ids count characters.
+    """
+    sizes = [
+        [len(side.ids), side.trained_tokens, "tokens"]
+        if side.ids
+        else [len(side.text), 0, "characters"]
+        for side in row.sides
+    ]
     place = row.place
     return [
         place.row,

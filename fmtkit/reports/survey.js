@@ -261,7 +261,8 @@
   }
   function item(i) {
     const entry = index[i], sizes = entry[SIZES].map((size) => number(size[0])).join(" / ");
-    const meta = `${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`}${sizes && ` · ${sizes} ${sizes === "1" ? survey.unit.slice(0, -1) : survey.unit}`} `;
+    const unit = entry[SIZES].length ? entry[SIZES][0][2] : "";
+    const meta = `${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`}${sizes && ` · ${sizes} ${sizes === "1" ? unit.slice(0, -1) : unit}`} `;
     return [[meta, entry[CODES].length ? h("span", { class: "flag" }, entry[CODES].join(", ")) : null], entry[TITLE]];
   }
   function passes(i) {
