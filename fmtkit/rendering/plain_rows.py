@@ -129,8 +129,8 @@ class PlainRows:
             probe = self._probe_with_symbols(row)
             own = "".join(output for output in probe[0] if isinstance(output, str))
             self._absent[shapes] = _missing(probe, said), _Constants.of(own)
-        absent, own = self._absent[shapes]
-        written, known = _InOrder(text), own.among(said.values())
+        absent, constants = self._absent[shapes]
+        written, known = _InOrder(text), constants.among(said.values())
         # A text may occur by chance: what symbols do not find, and what the template writes by
         # itself (`</think>`, as a content and as a constant), is checked one by one.
         doubtful = {
