@@ -50,7 +50,7 @@ def distinct_dialogs(dialogs: pl.Series) -> Int64s:
     ends = buffers.ends(found.sizes)
     within = np.arange(int(ends[-1])) - np.repeat(ends[:-1], found.sizes)
     said = messages.gather(np.repeat(found.starts, found.sizes) + within).to_arrow()
-    lists = pl.from_arrow(pa.LargeListArray.from_arrays(pa.array(ends), said))
+    lists = pl.from_arrow(pa.LargeListArray.from_arrays(buffers.int64s(ends), said))
     assert isinstance(lists, pl.Series)
     # As text, since polars does not group by lists.
     keys = lists.cast(pl.List(pl.String)).list.join(" ")
