@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from fmtkit.converting import detection, typenames
 from fmtkit.converting.bound_column import Row
-from fmtkit.core.errors import ColumnMismatchError
+from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.core.tables import Segments
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 from fmtkit.training.data import datasets
-from fmtkit.training.planning import dataset_entries
+from fmtkit.training.planning import dataset_entries, implied_types
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 
 
@@ -23,7 +23,7 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
     Local datasets are read, and those of the hub too if `with_hub`.
 
     Raises OptionError if a template is configured and all rows are prerendered text, or if a dataset of the
-    hub cannot be loaded.
+    hub cannot be loaded, or if rows of a dataset that names no type are for another type or method.
     """
     train, test = (
         tuple(_with_reading(plan, dataset, with_hub=with_hub) for dataset in listed)
@@ -42,6 +42,8 @@ def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> Datase
     if source is None or not _depends_on_rows(source):
         return dataset
     sample = datasets.first_rows(plan, dataset, with_hub=with_hub)
+    if fault := implied_types.find_fault(plan, dataset, sample):
+        raise OptionError(f"datasets: {dataset.source}: {fault}")
     chosen = _chosen_converter(plan, dataset, source, sample)
     if chosen is None or not (chosen.text or dataset_entries.is_plain(chosen)):
         return dataset

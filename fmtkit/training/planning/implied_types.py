@@ -1,0 +1,105 @@
+"""What rows of a dataset say that its entry does not: media, and the type or the method that fits them."""
+
+from collections.abc import Mapping, Sequence
+
+from fmtkit.columns.kinds import ROLES
+from fmtkit.converting import detection
+from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.suggestions import methods_for
+from fmtkit.core.errors import FmtkitError
+from fmtkit.core.tables import table_for
+from fmtkit.formats.registry import Converter
+from fmtkit.training.planning.plan import DatasetPlan, Plan
+
+_KINDS = ("image", "audio", "video")
+_FEW = 3
+
+
+def find_fault(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | None:
+    """Return why these first rows cannot be trained on as the config says, and what to write; or None."""
+    if not sample:
+        return None
+    media = [_media(row) for row in sample]
+    if all(media):
+        kinds = ", ".join(sorted({kind for found in media for kind in found}))
+        return f"the rows hold media ({kinds}), and fmtkit trains on text only"
+    if "type" in dataset.entry or dataset.entry.get("columns"):
+        return None
+    return _unnamed(plan, dataset, sample)
+
+
+def _unnamed(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | None:
+    """Return which type, or which method, reads rows of a dataset that names no type."""
+    read, whole = (_choose(sample, method, dataset) for method in (plan.method, None))
+    if read is not None and (plan.config.get("rl") is not None or not _leaves(read, whole, sample)):
+        return None
+    best = next(iter(detection.detect(sample)), None)
+    # Canonical rows need no type, unless the method takes only what the type makes of them.
+    is_canonical = whole is not None and (read is None or whole.required > read.required)
+    if whole is not None and best is not None and not _takes(plan, whole):
+        is_canonical = is_canonical and not _takes(plan, best.converter)
+    converter = whole if is_canonical else None if best is None else best.converter
+    if converter is None or (
+        not is_canonical and best is not None and (best.mapping or best.options)
+    ):
+        return None
+    name = converter.name
+    if _takes(plan, converter):
+        if read is not None or is_canonical:
+            return None
+        return f"the rows name no type, and look like {name}: set type: {name}"
+    methods = _methods(converter.table)
+    if not methods:
+        return None
+    unset = "" if plan.config.get("rl") is not None else " (no rl is set)"
+    return (
+        f"the rows are of table {converter.table}, which {plan.method}{unset} does not take: set rl: "
+        f"{' or '.join(methods)}" + ("" if is_canonical else f", and type: {name}")
+    )
+
+
+def _takes(plan: Plan, converter: Converter) -> bool:
+    return table_for(converter.table, plan.runner.tables) is not None
+
+
+def _leaves(read: Converter, whole: Converter | None, sample: Sequence[Row]) -> bool:
+    """Return whether a method would leave what makes the rows those of another: a label, or two replies."""
+    if whole is not None and whole.required > read.required:
+        return True
+    return all(row.get("chosen") and row.get("rejected") for row in sample) and not (
+        {"chosen", "rejected"} & read.required
+    )
+
+
+def _methods(table: str) -> list[str]:
+    """Return the first methods to name for a table: those that most configs train it with."""
+    usual = ("sft", "grpo")
+    return sorted(methods_for(table), key=lambda method: method not in usual)[:_FEW]
+
+
+def _choose(sample: Sequence[Row], method: str | None, dataset: DatasetPlan) -> Converter | None:
+    try:
+        return detection.choose(
+            "passthrough", sample, method=method, mapping={}, source=dataset.source
+        )
+    except FmtkitError:
+        return None
+
+
+def _media(row: Row) -> set[str]:
+    """Return the kinds of media that a row holds, in columns and in parts of messages."""
+    found = {name for name in MEDIA if row.get(name)}
+    for value in row.values():
+        found |= _parts(value)
+    return {kind for kind in _KINDS for name in found if name.startswith(kind)}
+
+
+def _parts(value: object) -> set[str]:
+    messages = value if isinstance(value, list) else []
+    contents = [m.get("content") for m in messages if isinstance(m, Mapping) and _has_role(m)]
+    parts = [p for c in contents if isinstance(c, list) for p in c if isinstance(p, Mapping)]
+    return {str(part.get("type")) for part in parts if str(part.get("type")).startswith(_KINDS)}
+
+
+def _has_role(message: Mapping[str, object]) -> bool:
+    return message.get("role") in ROLES

@@ -1,0 +1,68 @@
+"""What a config does not say of its rows, and the rows do, is said in the plan: media, type, method."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+
+from fmtkit.core.errors import OptionError
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import prerendered
+
+USER = {"role": "user", "content": "red"}
+GOOD, BAD = ({"role": "assistant", "content": text} for text in ("good", "bad"))
+PICTURE = [{"type": "image"}, {"type": "text", "text": "what?"}]
+PAIR = {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]}
+IMPLICIT = {"chosen": "Human: red\n\nAssistant: good", "rejected": "Human: red\n\nAssistant: bad"}
+SHARED = {"messages": [USER], "chosen": GOOD, "rejected": BAD}
+GRPO = {"rl": "grpo", "trl": {"reward_funcs": ["a.b"], "num_generations": 2}, "micro_batch_size": 2}
+
+
+def settle(folder: Path, row: dict, **keys: object) -> planning.Plan:
+    file = folder / "rows.jsonl"
+    file.write_text((json.dumps(row) + "\n") * 3, encoding="utf-8")
+    entry = {"path": str(file)} | ({"type": keys.pop("type")} if "type" in keys else {})
+    plan = planning.plan({"base_model": "a/m", "datasets": [entry], **keys})
+    return prerendered.settled(plan, with_hub=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "keys", "message"),
+    [
+        (PAIR, {}, r"table Preference, which sft \(no rl is set\) does not take: set rl: dpo"),
+        (SHARED, {}, "set rl: dpo or cpo or ipo, and type: chat_template.default"),
+        (IMPLICIT, {}, "set rl: dpo or cpo or ipo, and type: "),
+        (IMPLICIT, {"rl": "dpo"}, "look like (hh_rlhf|implicit_prompt): set type: "),
+        (SHARED, {"rl": "dpo"}, "set type: chat_template.default"),
+        ({"prompt": "a", "completion": "b", "label": False}, {}, "set rl: kto or bco"),
+        ({"prompt": "a", "completion": "b", "label": False}, {"rl": "dpo"}, "set rl: kto or bco"),
+        ({"prompt": "a", "completions": ["b"], "labels": [True]}, {}, "set rl: prm"),
+        ({"instruction": "a", "output": "b"}, {}, "set type: alpaca$"),
+        ({"messages": [USER, GOOD]}, GRPO, "table Conversation, which grpo does not take"),
+        ({"messages": [{**USER, "content": PICTURE}, GOOD]}, {}, r"hold media \(image\)"),
+        ({**PAIR, "images": ["a.png"]}, {"rl": "dpo"}, r"hold media \(image\)"),
+        ({"prompt": [{**USER, "content": PICTURE}]}, GRPO, r"hold media \(image\)"),
+        ({"messages": [USER, GOOD], "audio": {"path": "a.wav"}}, {}, r"hold media \(audio\)"),
+    ],
+)
+def test_the_plan_names_what_fits(tmp_path, row, keys, message):
+    with pytest.raises(OptionError, match=message):
+        settle(tmp_path, row, **keys)
+
+
+@pytest.mark.parametrize(
+    ("row", "keys"),
+    [
+        (PAIR, {"rl": "dpo"}),
+        ({"messages": [USER, GOOD]}, {}),
+        ({"messages": [USER, GOOD], "images": []}, {}),
+        ({"prompt": "a", "completion": "b"}, {}),
+        ({"prompt": "a", "completion": "b", "label": True}, {"rl": "sft"}),
+        ({"prompt": [USER], "answer": "4", "chosen": 3}, GRPO),
+        (IMPLICIT, {"rl": "dpo", "type": "hh_rlhf"}),
+    ],
+)
+def test_what_is_said_is_taken(tmp_path, row, keys):
+    assert len(settle(tmp_path, row, **keys).datasets) == 1
