@@ -162,10 +162,26 @@ def test_a_column_of_two_kinds_is_named(folder):
         loaded(work)
 
 
-def test_texts_and_dialogs_cannot_be_mixed(folder):
+class Tokenizer:
+    """A tokenizer that puts its BOS before every text."""
+
+    bos_token, bos_token_id = "<s>", 1
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [1, *text.encode()]}
+
+    def apply_chat_template(self, messages, **_) -> str:
+        return "<s>" + "".join(f"{m['role']}: {m['content']}\n" for m in messages)
+
+
+def test_dialogs_are_rendered_beside_texts(folder):
     _, work = prepared(folder, "rewards.as_text", "rewards.answered")
-    with pytest.raises(OptionError, match="column 'prompt' holds different kinds"):
-        loaded(work)
+    found = rows.load_rows(work, find("grpo"), tokenizer=Tokenizer())[0]
+    prompts = [row["prompt"] for row in found]
+    texts = [row["prompt"] for row in loaded(prepared(folder, "rewards.as_text")[1])]
+    dialogs = [row["prompt"] for row in loaded(prepared(folder, "rewards.answered")[1])]
+    rendered = ["".join(f"{m['role']}: {m['content']}\n" for m in dialog) for dialog in dialogs]
+    assert sorted(prompts) == sorted([*texts, *rendered])
 
 
 def test_a_changed_transform_is_run_again_and_an_unchanged_one_is_not(folder):

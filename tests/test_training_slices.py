@@ -153,7 +153,7 @@ def test_a_slice_without_a_row_says_how_many_there_are(files, tmp_path):
 
 
 def test_files_that_are_named_have_one_split(files, tmp_path):
-    with pytest.raises(FmtkitError, match="files have one split; give a folder"):
+    with pytest.raises(FmtkitError, match="a file that is named by itself is the split train"):
         converted(tmp_path, {"path": str(files / "train.jsonl"), "split": "train+test"})
     named = {"path": str(files), "data_files": ["test.jsonl"], "split": "train[:1]"}
     assert converted(tmp_path, named) == ["10"]
