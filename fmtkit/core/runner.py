@@ -138,6 +138,8 @@ class Runner:
     """Sections of a configuration that it takes (`SECTIONS`)."""
     idle: frozenset[str] = frozenset()
     """Sections whose keys change nothing."""
+    ignores: Mapping[str, str] = field(default_factory=dict)
+    """Argument of the config class -> why its trainer does not honour it."""
     own: frozenset[str] = frozenset()
     """Arguments that the config class lacks and fmtkit acts on (`max_length`)."""
     features: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ torch, and a new version of TRL needs no new line here.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -137,6 +137,31 @@ MODEL_ARGUMENTS = frozenset(
 _TYPES = {"int", "float", "bool", "str", "list", "dict", "None"}
 
 
+def near_spelling(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name of which one is a misspelling; None where no name is that near.
+
+    A slip in every six characters, at least one: `use_peft` is no misspelt `use_eaft`.
+    """
+    most = max(1, len(name) // 6)
+    near = [(_slips(name.lower(), one), one) for one in known if abs(len(one) - len(name)) <= most]
+    slips, one = min(near, default=(most + 1, ""))
+    return one if slips <= most else None
+
+
+def _slips(one: str, other: str) -> int:
+    """Count the characters to insert, delete, replace or swap with their neighbour (Damerau-Levenshtein)."""
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b))
+            if i > 1 and j > 1 and (a, one[i - 2]) == (other[j - 2], b):
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
 @dataclass(frozen=True)
 class Field:
     """An argument of a class. `types` are names of Python types; None where they are not understood.
@@ -218,7 +243,7 @@ class Fields:
         if name in REMOVED:
             advice = REMOVED[name]
         else:
-            near = near_match(name, self.fields)
+            near = near_spelling(name, self.fields)
             advice = f"did you mean {near!r}?" if near else "see docs/config.md"
         raise OptionError(
             f"{origin}: {self.class_name} of {self.package} has no argument {name!r}; {advice}"

@@ -17,7 +17,7 @@ from typing import cast
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner as runners
-from fmtkit.core.errors import UnknownNameError, near_match
+from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config import (
     keys_axolotl,
@@ -27,7 +27,16 @@ from fmtkit.training.config import (
     keys_online,
     keys_run,
 )
-from fmtkit.training.config.arguments import COUNTS, SHARES, Field, Fields, fields_of, has_class
+from fmtkit.training.config.arguments import (
+    COUNTS,
+    REMOVED,
+    SHARES,
+    Field,
+    Fields,
+    fields_of,
+    has_class,
+    near_spelling,
+)
 from fmtkit.training.config.key import Key
 from fmtkit.training.planning.trainer_source import installed
 
@@ -178,23 +187,43 @@ def find_key(name: str) -> Key | None:
 def check(name: str) -> None:
     """Raise UnknownNameError for a name that is neither a key, nor an alias, nor an argument."""
     if name not in aliases() and find_key(name) is None:
-        raise UnknownNameError("key", name, near(name), "; all of them: docs/config.md")
+        error = UnknownNameError("key", name, ())
+        error.args = (f"no key named {name!r}; {_advice(name)}",)
+        raise error
 
 
-def near(name: str) -> list[str]:
-    """Return suggestions for an unknown name: the same key elsewhere, else similar keys of its section."""
-    from difflib import get_close_matches
+_MEANT: dict[str, str] = {
+    "adam_eps": "it is adam_epsilon",
+    "eta_min": "the floor of a cosine is cosine_min_lr_ratio, a share of learning_rate",
+    "full_finetune": "all weights are trained unless adapter is set",
+    "lora_task_type": "the method determines the task of an adapter; leave it out",
+    "use_dora": "write adapter: dora",
+    "use_peft": "write adapter: lora for an adapter; without it all weights are trained",
+}
+"""Keys of other tools and former versions -> what to write instead."""
 
+
+def _advice(name: str) -> str:
+    """Return what to write instead of an unknown key: what it is elsewhere, or the name that was misspelt."""
     section, _, last = name.rpartition(".")
+    if last in _MEANT:
+        return _MEANT[last]
     every = {*table(), *aliases(), *_argument_keys()}
-    siblings = sorted(known for known in every if known.rpartition(".")[0] == section)
-    elsewhere = sorted(known for known in every if known.rpartition(".")[2] == last)
+    works = {known for known in every if not _is_refused(known)}
+    elsewhere = sorted(known for known in works if known.rpartition(".")[2] == last)
     if elsewhere:
-        return elsewhere
-    match = near_match(name, siblings)
-    if match is not None:
-        return [match]
-    return get_close_matches(name.lower(), siblings, n=5, cutoff=0.0)
+        return f"did you mean {' or '.join(map(repr, elsewhere))}?"
+    if last in dataset_table():
+        return f"it is a key of an entry of datasets: datasets: [{{path: FILE, {last}: ...}}]"
+    if last in REMOVED:
+        return REMOVED[last]
+    match = near_spelling(name, (known for known in works if known.rpartition(".")[0] == section))
+    return f"did you mean {match!r}?" if match else "docs/config.md lists all keys"
+
+
+def _is_refused(name: str) -> bool:
+    key = find_key(aliases().get(name, name))
+    return key is not None and key.to == "refused"
 
 
 @cache

@@ -182,18 +182,6 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "torchdistx_path",
         ),
     ),
-    (
-        "has no key of this name and drops it silently",
-        "neither axolotl nor TRL has a key of this name; check the spelling",
-        (
-            "adam_eps",
-            "context_parapllel_size",
-            "eta_min",
-            "full_finetune",
-            "gptq_disable_exllama",
-            "test_value",
-        ),
-    ),
 )
 """What axolotl does with the keys, why fmtkit does not need them, and the keys."""
 _REFUSED: dict[str, tuple[str, ...]] = {

@@ -27,6 +27,8 @@ _SAID_BY: dict[str, frozenset[str]] = {
     ),
 }
 """Code of a general check -> codes of checks that report the same problem more precisely."""
+_OF_TRAINER = "trainer_rule"
+"""Code of what the trainer's own source refuses; checks of fmtkit's say the same more precisely."""
 _WIDTH = 120
 _WORD = re.compile(r"[\w.]+\w")
 
@@ -86,6 +88,7 @@ class Problems:
         It is a RefusalError; for a single problem it may have the class that the problem names.
         """
         causes = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
+        causes = [p for p in causes if p.code != _OF_TRAINER or not _is_said(p, causes)]
         problems = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
         if not problems:
             return
@@ -123,6 +126,18 @@ class _Collecting:
         elif isinstance(error, FmtkitError):
             self.problems.found.append(Problem(self.code, str(error), self.key, type(error)))
         return isinstance(error, FmtkitError)
+
+
+def _is_said(problem: Problem, causes: Collection[Problem]) -> bool:
+    """Return whether another check reports what the trainer's source says: both name the same argument."""
+    named = _names(problem.message)
+    others = (one for one in causes if one.code != _OF_TRAINER)
+    return any(named & {*_names(one.message), one.key} for one in others)
+
+
+def _names(message: str) -> set[str]:
+    words = (word.rpartition(".")[2] for word in _WORD.findall(message))
+    return {word for word in words if "_" in word}
 
 
 def excerpt(source: str, line: int | None, key: str = "") -> tuple[str, ...]:

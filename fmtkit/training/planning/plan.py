@@ -14,7 +14,7 @@ from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.planning import checklist, dataset_entries, refusals
+from fmtkit.training.planning import checklist, dataset_entries, idle, refusals
 from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
 from fmtkit.training.planning.dataset_entries import Reading
 from fmtkit.training.planning.few_steps import few_steps
@@ -170,7 +170,7 @@ def plan(
     with problems.collecting("launch"):
         launching = launch.make(config, run)
     derive(config, chosen, resolution, launching, problems)
-    resolution.notes += refusals.plugin_notes(config)
+    resolution.notes += [*idle.notes(config, chosen, resolution), *refusals.plugin_notes(config)]
     with problems.collecting("user_code", "plugins"):
         for plugin in dataset_entries.plugin_files(config):
             registry.load_plugin(plugin)

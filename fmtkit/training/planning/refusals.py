@@ -161,6 +161,27 @@ def _quantized(config: Config, _: Runner) -> str | None:
     return None
 
 
+def _padding(config: Config, runner: Runner) -> str | None:
+    padding_free = config.is_true("padding_free") or config.is_true("dpo_padding_free")
+    honours = "padding_free" in arguments_of(runner).fields and "padding_free" not in runner.ignores
+    if not padding_free or not honours or config.is_true("sample_packing"):
+        return None
+    return (
+        f"padding_free: TRL's trainer for {runner.method} keeps to no length without packing; add "
+        "sample_packing: true, whose rows need no padding either, or leave padding_free out"
+    )
+
+
+def _model_config(config: Config, _: Runner) -> str | None:
+    named, model = config.text("base_model_config"), config.text("base_model")
+    if named is None or model is None or named == model:
+        return None
+    return (
+        f"base_model_config: {named} is not base_model: the model is loaded with its own config; leave it "
+        "out, and change values with overrides_of_model_config"
+    )
+
+
 def _precision(config: Config, _: Runner) -> str | None:
     if config.is_true("bf16") and config.is_true("fp16"):
         return "bf16 and fp16 are both true; keep one"
@@ -432,6 +453,8 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         "quantized weights that cannot be trained, and contradictory keys of quantization",
         _quantized,
     ),
+    ("padding_free", "`padding_free` without packing, where it keeps to no length", _padding),
+    ("model_config", "a `base_model_config` other than the model's own", _model_config),
     ("precision", "bfloat16 and float16 at once", _precision),
     ("head_target", "an adapter on the output head, which TRL fuses with the loss", _targets),
     ("model_head", "a model class or number of labels that the method does not use", _head),
