@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from fmtkit.columns import ABSENT
-from fmtkit.columns.kinds import Kind, RowKind, TextKind
+from fmtkit.columns import ABSENT, filled_keys
+from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RowKind, TextKind, ToolsKind
 from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.columns.strict_kinds import absent, contents, value_of
 from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
@@ -129,6 +129,26 @@ class Binding(PickledByFields):
         data["__row"] = pl.Series("__row", list(numbers), dtype=pl.Int64)
         return pl.DataFrame(data)
 
+    def without_filled_keys(self, row: Row) -> Row:
+        """Return a sound row of a table without the keys that only its other rows have.
+
+        The row itself is returned where there are none.
+        """
+        tools = [column for column in self.every if isinstance(column.kind, ToolsKind)]
+        found = [(column, filled_keys.without_filled_tools(column.lookup(row))) for column in tools]
+        defined = filled_keys.arguments_of(
+            tool for _, value in found for tool in filled_keys.listed(value)
+        )
+        found += [
+            (column, _without_filled_calls(column.kind, column.lookup(row), defined))
+            for column in self.every
+            if column not in tools
+        ]
+        for column, value in found:
+            if value != column.lookup(row):
+                row = _replaced(row, column.path, value)
+        return row
+
     def cuts(self, row: Row) -> Cuts:
         """Return the parts of those contents of a sound row that came in parts."""
         values = [(column.kind, column.lookup(row)) for column in self.columns]
@@ -138,6 +158,20 @@ class Binding(PickledByFields):
             if value is not None
             for content in contents(kind, value)
         )
+
+
+def _without_filled_calls(kind: Kind, value: Any, defined: filled_keys.Names) -> Any:
+    if isinstance(kind, ListKind) and isinstance(value, list):
+        return [_without_filled_calls(kind.item, item, defined) for item in value]
+    if isinstance(kind, DialogKind) and kind.wide:
+        return filled_keys.without_filled_calls(value, defined)
+    return value
+
+
+def _replaced(row: Row, path: Sequence[str], value: Any) -> Row:
+    """Return a copy of a row with another value at a path."""
+    name, *rest = path
+    return {**row, name: _replaced(row[name], rest, value) if rest else value}
 
 
 def _is_something(media: Any) -> bool:

@@ -779,6 +779,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
     judged = reconsidered(parsed.rejects, records, binding)
     frame, warnings = converted.frame, Counter(converted.warnings)
     without_pair = np.empty(0, np.int64)
+    warnings["filled_keys"] += parsed.filled
     pairs = None
     if job.pairs is not None:
         pairs = pairing.pair_up(frame, job.pairs, job.options.seed)

@@ -100,6 +100,8 @@ class Parsed:
     fast_rows: int
     cuts: Mapping[int, Cuts] = field(default_factory=dict)
     """Record -> which of its contents came in parts; records without such are not in it."""
+    filled: int = 0
+    """Rows whose tools or calls had keys that only other rows of the table have."""
 
 
 @singledispatch
@@ -143,9 +145,14 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
         else:
             sound.append(record)
             rows.append(value)
+    filled = 0
+    if isinstance(records, ArrowRows):
+        bare = [binding.without_filled_keys(row) for row in rows]
+        filled = sum(one is not row for one, row in zip(bare, rows, strict=True))
+        rows = bare
     frame = binding.frame(rows, sound)
     cuts = {n: cut for n, row in zip(sound, rows, strict=True) if (cut := binding.cuts(row))}
-    return Parsed(frame, rejects, len(records), records.blank, 0, cuts)
+    return Parsed(frame, rejects, len(records), records.blank, 0, cuts, filled)
 
 
 def parse_blocks(records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
@@ -182,6 +189,7 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
         sum(part.blank for part in parsed),
         sum(part.fast_rows for part in parsed),
         cuts,
+        sum(part.filled for part in parsed),
     )
 
 

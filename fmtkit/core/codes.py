@@ -170,6 +170,11 @@ ODD_ROWS: dict[str, Code] = {
         "Two consecutive turns have the same role, or a conversation begins with a reply. "
         "The template may refuse it; look at a rendered row.",
     ),
+    "filled_keys": Code(
+        "null keys of tools or tool calls, left out",
+        "Tables store tools and calls as structs, so that each has the keys of all others, as nulls."
+        " Arguments that the called tool defines are kept. Store them as JSON text to keep every null.",
+    ),
     "rank_tie": Code(
         "equally ranked answers, which make no pair",
         "Another pair policy (`--option pairs=…`) may find pairs among the other answers of the row.",

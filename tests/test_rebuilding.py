@@ -1,0 +1,96 @@
+"""Faults that wait for the rebuilding of the data half: each test fails for the reason it names."""
+
+import json
+
+import pytest
+
+import fmtkit
+from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.training import demo
+
+TEMPLATES = ["chatml", "llama3", "qwen3"]
+
+
+def lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def rendered(path, type, tmp_path):
+    fmtkit.convert(path, type, tmp_path / "out.jsonl")
+    return [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.xfail(
+    strict=True, reason="A13: a prompt's last turn is closed before its continuation"
+)
+def test_a_prompt_that_ends_with_an_assistant_turn_is_continued(tmp_path, template):
+    row = {
+        "prompt": [
+            {"role": "user", "content": "Who are you?"},
+            {"role": "assistant", "content": "Hello, my"},
+        ],
+        "completion": [{"role": "assistant", "content": " name is Bob"}],
+    }
+    (made,) = rendered(lines(tmp_path / "rows.jsonl", row), f"{template}.passthrough", tmp_path)
+    assert "Hello, my" in made["prompt"]
+    assert (made["prompt"] + made["completion"]).count("Hello, my name is Bob") == 1
+
+
+@pytest.mark.xfail(strict=True, reason="A14: parts of a content are joined before they are trimmed")
+def test_a_gemma_template_trims_each_part_of_a_content(tmp_path):
+    parts = [{"type": "text", "text": " one "}, {"type": "text", "text": " two "}]
+    row = {
+        "messages": [
+            {"role": "user", "content": parts},
+            {"role": "assistant", "content": "three"},
+        ]
+    }
+    (made,) = rendered(lines(tmp_path / "rows.jsonl", row), "gemma.openai", tmp_path)
+    assert "<start_of_turn>user\nonetwo<end_of_turn>" in made["text"]
+
+
+@pytest.mark.xfail(strict=True, reason="A15: a turn of reasoning alone is written, but not read")
+def test_a_row_that_has_only_reasoning_is_read_again(tmp_path):
+    row = {
+        "messages": [
+            {"role": "user", "content": [{"type": "reasoning", "value": "hm"}]},
+            {"role": "assistant", "content": [{"type": "text", "value": "yes"}]},
+        ]
+    }
+    first = fmtkit.convert(
+        lines(tmp_path / "rows.jsonl", row), "llama_factory_v1", tmp_path / "first.jsonl"
+    )
+    assert first.converted == 1
+    again = fmtkit.convert(str(tmp_path / "first.jsonl"), "openai")
+    assert again.reasons == {}
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="B8: null keys of messages reach the template as undefined")
+def test_the_default_output_of_tool_chats_trains_with_qwen3(tmp_path):
+    trl = pytest.importorskip("trl")
+    datasets = pytest.importorskip("datasets")
+    call = {"type": "function", "function": {"name": "f", "arguments": {"x": "1"}}}
+    row = {
+        "messages": [
+            {"role": "user", "content": "do"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "done", "name": "f"},
+            {"role": "assistant", "content": "Well."},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+    }
+    fmtkit.convert(lines(tmp_path / "rows.jsonl", *[row] * 4), "openai", tmp_path / "o.parquet")
+    model = demo.make(
+        tmp_path / "model", ["do done Well."] * 20, template=find_model_template("qwen3").source
+    )
+    made = datasets.load_dataset("parquet", data_files=str(tmp_path / "o.parquet"), split="train")
+    trl.SFTTrainer(
+        model=str(model),
+        args=trl.SFTConfig(
+            output_dir=str(tmp_path / "run"), use_cpu=True, bf16=False, report_to=[]
+        ),
+        train_dataset=made,
+    )
