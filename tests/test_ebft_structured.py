@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import torch
 import vllm_stub as vllm
@@ -20,7 +21,7 @@ from fmtkit.training.rl.ebft.feature_network import adapter_network, copied_netw
 from fmtkit.training.rl.ebft.features import layer_indices, pool, token_features
 from fmtkit.training.rl.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.training.rl.ebft.reference_sequences import Renderer, TokenSequence, without_opened_tag
-from fmtkit.training.rl.ebft.structured import EBFTTrainer, generation_cap
+from fmtkit.training.rl.ebft.structured import EBFTTrainer, generation_cap, has_turns
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
 TOKENIZER = word_tokenizer()
@@ -693,3 +694,12 @@ def test_other_reward_functions_follow_ebfts(tmp_path: Path) -> None:
     trainer.train()
     assert trainer.reward_func_names[0] == "ebft"
     assert len(trainer.reward_func_names) == 2
+
+
+@pytest.mark.parametrize("nothing", [None, []])
+def test_a_column_without_any_later_turn_is_no_conversation(nothing):
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    table = {"ground_truth": ["a", "b"], "remaining_turns": pa.array([nothing] * 2, kind)}
+    assert not has_turns(Dataset(pa.table(table)))
+    assert has_turns({"eval": Dataset.from_list(rows(2, turns=True))})
+    assert not has_turns(Dataset.from_list(rows(2)))

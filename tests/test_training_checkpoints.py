@@ -284,3 +284,14 @@ def test_a_run_that_is_killed_while_it_saves_goes_on_and_learns_the_same(
     assert all(value.equal(weights[1][name]) for name, value in weights[0].items())
     lines = (killed / "run" / "metrics.jsonl").read_text().splitlines()
     assert {row["step"] for row in map(json.loads, lines)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "key", ["server_host", "server_port", "server_base_url", "server_timeout", "group_port"]
+)
+def test_a_resumed_run_may_find_its_server_elsewhere(key, tmp_path, model):
+    work = tiny.make_job(tmp_path, model, "dpo", "Preference")
+    work.write()
+    resuming.check_same(tmp_path, replace(work, trainer={**work.trainer, f"vllm_{key}": 9}))
+    with pytest.raises(ResumeError, match="beta was None and is 9"):
+        resuming.check_same(tmp_path, replace(work, trainer={**work.trainer, "beta": 9}))

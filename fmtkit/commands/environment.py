@@ -2,8 +2,8 @@
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
+from fmtkit.core.distributions import version_of
 from fmtkit.reading import native
 
 PACKAGES = (
@@ -39,14 +39,6 @@ def describe() -> dict[str, object]:
         "kernel": _kernel(),
     }
     return facts | {name: version_of(name) or "not installed" for name in PACKAGES}
-
-
-def version_of(package: str) -> str | None:
-    """Return a package's installed version, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _kernel() -> str:

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
+
+from fmtkit.core import distributions
 
 _LAZY = "transformers"
 """Its `__init__` imports names lazily, so they are looked up in the files with training classes."""
@@ -117,12 +118,7 @@ def installed(package: str) -> str | None:
 
 @cache
 def _installed(package: str, _: tuple[str, ...]) -> str | None:
-    # A package whose distribution has a different name is looked up in the metadata of all distributions.
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        owners = packages_distributions().get(package)
-        return version(owners[0]) if owners else None
+    return distributions.version_of(package)
 
 
 @cache

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}
     | {"eval_strategy", "save_total_limit", "report_to", "run_name", "per_device_eval_batch_size"}
+    | {"vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout"}
+    | {"vllm_group_port"}
 )
+"""Arguments that change no step: among them where the vLLM server is, since a job that is queued again may
+find it elsewhere."""
 
 
 def check(run: Run) -> None:

@@ -159,7 +159,13 @@ def _resumes(settings: Config) -> bool:
     return resume is True or settings.is_true("auto_resume_from_checkpoints")
 
 
-def _prepare(planned: Plan, watching: Watching, *, resume: bool, rebuild: bool) -> list[str]:
+def _prepare(
+    planned: Plan,
+    watching: Watching = datasets.unwatched,
+    *,
+    resume: bool,
+    rebuild: bool,
+) -> list[str]:
     """Convert the data and write the run folder; return notes on the rows."""
     run = planned.run
     with atomic.writing(run):

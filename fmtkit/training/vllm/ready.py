@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fmtkit.core import distributions
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import Config
 from fmtkit.training.planning.trainer_source import installed
@@ -147,12 +148,10 @@ def _check_range(version: str) -> None:
 
 def _check_transformers(vllm: str) -> None:
     """Compare the installed transformers with what the installed vLLM requires."""
-    from importlib.metadata import requires
-
     from packaging.requirements import Requirement
 
     version = installed("transformers")
-    for line in requires("vllm") or ():
+    for line in distributions.requirements_of("vllm"):
         asked = Requirement(line)
         if asked.name != "transformers" or (asked.marker and not asked.marker.evaluate()):
             continue

@@ -150,10 +150,15 @@ class EBFTTrainer(FmtkitGRPOTrainer):
 
 
 def has_turns(dataset: Any) -> bool:
-    """Return whether a dataset (or one of several) has a column of turns after the first answer."""
+    """Return whether a row of a dataset (or one of several) has turns after the first answer.
+
+    Functions of the user write the column for rows of one turn too, with null or nothing in it.
+    """
     if isinstance(dataset, dict):
         return any(has_turns(one) for one in dataset.values())
-    return "remaining_turns" in (getattr(dataset, "column_names", None) or ())
+    if "remaining_turns" not in (getattr(dataset, "column_names", None) or ()):
+        return False
+    return any(row["remaining_turns"] for row in dataset.select_columns(["remaining_turns"]))
 
 
 def answers(row: dict[str, Any]) -> list[str]:

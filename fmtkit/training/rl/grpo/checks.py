@@ -18,13 +18,29 @@ if TYPE_CHECKING:
 
 
 def lacking_device(plan: "Plan") -> str | None:
-    """Return why TRL's asynchronous trainer would find no GPU; None if it would find one."""
-    if not async_plan.is_async(plan.runner) or gpus.visible(os.environ):
+    """Return why TRL's trainer would find no GPU that it needs; None if it would, or needs none."""
+    if not async_plan.is_async(plan.runner):
+        return _lacking_transfer(plan)
+    if gpus.visible(os.environ):
         return None
     return (
         "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
         "and none is visible; nothing was loaded. trl.backend: sync needs none, and can prefetch answers "
         "with trl.async_prefetch"
+    )
+
+
+def _lacking_transfer(plan: "Plan") -> str | None:
+    """Return why weights cannot be sent to a vLLM server: TRL sends them by NCCL, from a GPU."""
+    values = {a.name: a.value for a in plan.resolution.trainer.values()}
+    in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
+    if not in_server or plan.config.is_true("trl.vllm_lora_sync"):
+        return None
+    if gpus.may_be_there(os.environ) and values.get("use_cpu") is not True:
+        return None
+    return (
+        "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
+        "the training has none; with adapter: lora, trl.vllm_lora_sync: true sends the adapter as files"
     )
 
 

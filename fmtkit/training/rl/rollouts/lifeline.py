@@ -118,8 +118,8 @@ class Lifeline:
                 continue
             if self.server.is_up(_PROBE_ANSWER):
                 well = time.monotonic()
-            elif time.monotonic() - well >= self.seconds:
-                raise ServerLostError(self.lost(f"has been frozen for {now - well:.0f} s"))
+            elif (silent := time.monotonic() - well) >= self.seconds:
+                raise ServerLostError(self.lost(f"has been frozen for {silent:.0f} s"))
             asked = time.monotonic()
         return waiting.result()
 
@@ -233,6 +233,7 @@ class GuardedClient:
         self.client = client
         self.lifeline = lifeline
         self.lost: str | None = None
+        self.update: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
@@ -271,6 +272,8 @@ class GuardedClient:
 
     def chat(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Generate for conversations; raises ServerLostError for a lost server."""
+        if self.lost is not None:
+            raise ServerLostError(self.lost)
         answer: dict[str, Any] = self.lifeline.run(lambda: self.client.chat(*args, **kwargs))
         return answer
 
@@ -288,14 +291,48 @@ class GuardedClient:
             for _ in remaining:
                 pass
 
+    @contextmanager
+    def weight_update(self) -> Iterator[None]:
+        """Send weights one by one inside (online DPO); a lost server is reported by the next generation.
+
+        All are iterated over: an adapter that was merged for this is unmerged only at the end.
+        """
+        update = self.client.weight_update()
+        self._guarded(self._check_up)
+        self._guarded(lambda: self._transfer(update.__enter__))
+        has_begun = self.lost is None
+        yield
+        if has_begun:
+            self._guarded(lambda: self._transfer(lambda: update.__exit__(None, None, None)))
+        # One that is not ended would be ended by the garbage collector, with more requests.
+        self.update = update
+
+    def update_named_param(self, name: str, weights: Any) -> None:
+        """Send one parameter; nothing once the server is lost."""
+        self._guarded(lambda: self._transfer(lambda: self.client.update_named_param(name, weights)))
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        if self.lost is not None:
+            return
+        try:
+            call()
+        except TrainingError as error:
+            self.lost = str(error)
+
     def _send(self, metadata: Any, params: Iterator[Any]) -> None:
         """Send the weights on this thread, whose device and gradients are the trainer's."""
+        self._check_up()
+        self._transfer(lambda: self.client.update_named_params(metadata, params))
+
+    def _check_up(self) -> None:
+        if not self.lifeline.server.is_up():
+            raise ServerLostError(self.lifeline.lost("did not answer before the weights were sent"))
+
+    def _transfer(self, call: Callable[[], object]) -> None:
         lifeline = self.lifeline
-        if not lifeline.server.is_up():
-            raise ServerLostError(lifeline.lost("did not answer before the weights were sent"))
         try:
             with lifeline.watching("a transfer of weights"):
-                self.client.update_named_params(metadata, params)
+                call()
         except Exception as error:
             reason = lifeline.silence(error)
             if reason is None:
@@ -304,12 +341,7 @@ class GuardedClient:
 
     def reset_prefix_cache(self) -> None:
         """Let the server drop what it computed with other weights."""
-        if self.lost is not None:
-            return
-        try:
-            self.lifeline.run(self.client.reset_prefix_cache)
-        except TrainingError as error:
-            self.lost = str(error)
+        self._guarded(lambda: self.lifeline.run(self.client.reset_prefix_cache))
 
 
 _CONNECT_SECONDS = 10.0

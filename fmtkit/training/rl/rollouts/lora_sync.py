@@ -8,7 +8,7 @@ the step before. TRL's AsyncGRPOTrainer does the same; its functions check and w
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 from fmtkit.training.run.callbacks import TrainingError, asked_to_stop
+
+_UNLOAD_SECONDS = 10.0
 
 
 @contextmanager
@@ -85,9 +87,23 @@ class LoraSync:
         self.loaded = latest
 
     def close(self) -> None:
-        """Delete the files; the last version stays loaded until the server stops."""
-        if self.trainer.accelerator.is_main_process:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Unload the last version, and delete the files.
+
+        vLLM reads an adapter's files again once it was evicted: a request for one without files ends the
+        server.
+        """
+        if not self.trainer.accelerator.is_main_process:
+            return
+        for name in self.served:
+            with suppress(ServerError):  # It is gone, or was started again without the adapter.
+                self.server.post("/v1/unload_lora_adapter", {"lora_name": name}, _UNLOAD_SECONDS)
+        self.loaded = []
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def served(self) -> list[str]:
+        """Return the names under which the server has versions loaded."""
+        return self.loaded
 
     def _publish(self, name: str) -> None:
         self.lifeline.run(partial(self._load, name))
@@ -153,6 +169,11 @@ class NamedLoraSync(LoraSync):
         """Set the model name that the agents' requests use."""
         super().__init__(trainer, server, folder)
         self.name = name
+
+    @property
+    def served(self) -> list[str]:
+        """Return the one name of all versions."""
+        return [self.name] if self.loaded else []
 
     def _publish(self, name: str) -> None:
         self.lifeline.run(partial(self._load, name))
