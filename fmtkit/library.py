@@ -24,7 +24,7 @@ from fmtkit.converting.validation import Finding, Findings, finding_of, validate
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
-from fmtkit.core.tables import WIDE_MESSAGE
+from fmtkit.core.tables import WIDE_MESSAGE, written
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.chat import render as render_dialogs
@@ -110,7 +110,7 @@ def read(
 def _batches(rows: RowStream, rejects: Rejects | None) -> Iterator[pa.RecordBatch]:
     for piece in rows:
         _collect(rows, piece, rejects)
-        yield from piece.table.to_batches()
+        yield from written(piece.table).to_batches()
     _warn(rows, rejects, "read")
 
 
@@ -144,7 +144,7 @@ def table(
     pieces = []
     for piece in rows:
         _collect(rows, piece, rejects)
-        pieces.append(piece.table)
+        pieces.append(written(piece.table))
     _warn(rows, rejects, "table")
     return pa.concat_tables(pieces) if pieces else buffers.empty_table(rows.job.schema)
 

@@ -16,6 +16,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import Job, prepare
+from fmtkit.core.tables import written
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")
@@ -86,7 +87,7 @@ def run(case: Case, source: Path | None = None, *, template: str | None = None) 
     rejects: list[dict[str, Any]] = []
     warnings: Counter[str] = Counter()
     for piece in stream(job_of(case, source or case.source, template=template), engine=Threads(1)):
-        rows += [without_nulls(row) for row in piece.table.to_pylist()]
+        rows += [without_nulls(row) for row in written(piece.table).to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
         warnings += piece.warnings
     return Outcome(rows, rejects, dict(sorted(warnings.items())))

@@ -10,6 +10,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.tables import written
 from fmtkit.sources.opening import open_sources
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
@@ -31,7 +32,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     job = prepare(open_sources([str(path)]), RowOptions(type=type, **request))
     out, codes, warnings = [], [], {}
     for piece in stream(job, engine=Threads(1)):
-        out += piece.table.to_pylist()
+        out += written(piece.table).to_pylist()
         codes += [reject.code for reject in piece.rejects]
         warnings.update(piece.warnings)
     for row in out:

@@ -16,6 +16,7 @@ from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
 from fmtkit.core.errors import ColumnMismatchError, FmtkitError
+from fmtkit.core.tables import written
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "bt": "reward", "prm": "prm"}
@@ -80,7 +81,9 @@ def converted(case: dict[str, Any], request: RowOptions, folder: Path) -> list[d
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     outcome: list[dict[str, Any]] = [{"dropped": True} for _ in rows]
     for piece in stream(prepare(open_named(str(path)), request), engine=Threads(1)):
-        for record, row in zip(piece.records.tolist(), piece.table.to_pylist(), strict=True):
+        for record, row in zip(
+            piece.records.tolist(), written(piece.table).to_pylist(), strict=True
+        ):
             outcome[record] = {"row": row, "warnings": set(piece.warnings)}
         for reject in piece.rejects:
             outcome[reject.row] = {"code": reject.code, "column": reject.column}

@@ -11,6 +11,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import prepare
+from fmtkit.core.tables import written
 from fmtkit.training.data.rows import put_together
 
 ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
@@ -19,7 +20,7 @@ ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 def converted(path, **options):
     job = prepare(open_named(str(path)), RowOptions(type="nemo_gym", options=options))
     pieces = list(stream(job, engine=Threads(1)))
-    return [row for piece in pieces for row in piece.table.to_pylist()]
+    return [row for piece in pieces for row in written(piece.table).to_pylist()]
 
 
 def write(path, text):

@@ -12,6 +12,7 @@ from runs import INTEL, convert, convert_file, lines
 
 import fmtkit
 from fmtkit.converting.pipeline import stream
+from fmtkit.core.tables import written
 
 CALLS = [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]
 ASKED = {"role": "user", "content": "Call it."}
@@ -21,7 +22,7 @@ ASKED = {"role": "user", "content": "Call it."}
 def test_what_a_type_makes_passes_through_as_it_is(case: Case, tmp_path: Path) -> None:
     job = job_of(case, case.source)
     made = pa.Table.from_batches(
-        [batch for piece in stream(job) for batch in piece.table.to_batches()], job.schema
+        [batch for piece in stream(job) for batch in written(piece.table).to_batches()], job.schema
     )
     pq.write_table(made, tmp_path / "made.parquet")
     options = {"method": case.settings["method"]} if "method" in case.settings else {}

@@ -19,6 +19,7 @@ from fmtkit.commands.application import application
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import NothingWrittenError, OptionError, UnknownNameError
+from fmtkit.core.tables import written
 from fmtkit.formats import target_registry
 from fmtkit.rendering.template_sources import find_model_template
 
@@ -468,6 +469,6 @@ def test_a_job_of_a_target_is_pickled_for_other_processes(to: str) -> None:
     method = METHODS[table]
     rows = drawn_rows(table)
     stream = RowStream(rows, RowOptions(type="passthrough", method=method, to=to))
-    made = [piece.table for piece in stream]
+    made = [written(piece.table) for piece in stream]
     again = pickle.loads(pickle.dumps(stream.job.text))
     assert again.schema(stream.job.canonical) == stream.job.schema == made[0].schema

@@ -62,7 +62,9 @@ def _taken() -> Expr:
     """Return the completion with which the solution continues; one written by a human counts as right."""
     step = pl.element().struct
     offered, human = step.field("completions"), step.field("human_completion")
-    chosen = offered.list.get(step.field("chosen_completion").cast(pl.Int64), null_on_oob=True)
+    # A number beyond int64 is no index either, which is reported as a problem of the row.
+    place = step.field("chosen_completion").cast(pl.Int64, strict=False)
+    chosen = offered.list.get(place, null_on_oob=True)
     return (
         pl.when(chosen.is_not_null())
         .then(chosen)

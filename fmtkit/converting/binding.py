@@ -17,7 +17,14 @@ from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RowKind, TextKind, 
 from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.columns.strict_kinds import absent, contents, value_of
 from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
-from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row, column_faults, kept_faults
+from fmtkit.converting.bound_column import (
+    MEDIA,
+    BoundColumn,
+    Row,
+    column_faults,
+    is_media,
+    kept_faults,
+)
 from fmtkit.converting.unread_turns import CarriedKind
 from fmtkit.core.codes import PRECEDENCE
 from fmtkit.core.pickling import PickledByFields
@@ -97,7 +104,7 @@ class Binding(PickledByFields):
         found += [
             Fault("unsupported", name, f"the row has {name}; fmtkit converts text only")
             for name in row
-            if name in MEDIA and _is_something(row[name])
+            if is_media(name, row[name])
         ]
         found += _ignored_faults(row, self._used)
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
@@ -174,11 +181,6 @@ def _replaced(row: Row, path: Sequence[str], value: Any) -> Row:
     return {**row, name: _replaced(row[name], rest, value) if rest else value}
 
 
-def _is_something(media: Any) -> bool:
-    """Return whether a media column holds anything: [] and [null] do not."""
-    return any(item is not None for item in media) if isinstance(media, list) else bool(media)
-
-
 def _group_faults(binding: Binding, row: Row) -> list[Fault]:
     found = []
     labels = {column.name: column for column in binding.columns}
@@ -233,11 +235,12 @@ def bind(
         bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
         columns.append(bound.shaped(_shape(bound, sample)))
     carried = []
-    for name, kind in kept.items():
+    # By number: a source's column may have any name, NUL in it too, which Arrow does not take from polars.
+    for number, (name, kind) in enumerate(kept.items()):
         bound = BoundColumn(name, (name,), kind, required=False, shape=None)
         # Media are read only by the strict parser, which reports that they are unsupported.
         shape = None if name in MEDIA else _shape(bound, sample)
-        carried.append(replace(bound, name=f"__keep_{name}", shape=shape))
+        carried.append(replace(bound, name=f"__keep_{number}", shape=shape))
     return watching(Binding(converter, tuple(columns), options, tuple(carried)), watched)
 
 
@@ -245,8 +248,8 @@ def watching(binding: Binding, watched: Mapping[str, CarriedKind]) -> Binding:
     """Return the binding with these columns to compare with what is read."""
     kept = {column.label for column in binding.kept}
     columns = tuple(
-        BoundColumn(f"__watch_{name}", (name,), kind, required=False, shape="plain")
-        for name, kind in watched.items()
+        BoundColumn(f"__watch_{number}", (name,), kind, required=False, shape="plain")
+        for number, (name, kind) in enumerate(watched.items())
         if name not in kept
     )
     carried = {name: kind for name, kind in watched.items() if name in kept}

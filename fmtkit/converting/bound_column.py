@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-from polars import Expr
-
 from fmtkit.columns.kinds import Kind
 from fmtkit.columns.strict_kinds import absent, judge
-from fmtkit.sources.marks import Duplicated, Fault, duplicate, marks
+from fmtkit.sources.marks import Duplicated, Fault, Media, duplicate, marks
 
 Row = Mapping[str, Any]
 MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
@@ -58,12 +55,14 @@ class BoundColumn:
             value = value.get(key)
         return value
 
-    def parsed(self) -> Expr:
-        """Return the expression that reads it from a typed source."""
-        expression = pl.col(self.path[0])
-        for key in self.path[1:]:
-            expression = expression.struct.field(key)
-        return expression
+
+def is_media(name: str, value: Any) -> bool:
+    """Return whether a column of a row holds images, sounds or videos: [] and [null] are none."""
+    if isinstance(value, Media):
+        return True
+    if isinstance(value, list):
+        return any(isinstance(i, Media) or (name in MEDIA and i is not None) for i in value)
+    return name in MEDIA and bool(value)
 
 
 def column_faults(column: BoundColumn, row: Row) -> list[Fault]:

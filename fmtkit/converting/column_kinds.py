@@ -13,7 +13,7 @@ from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import scan_blocks
 from fmtkit.reading import clean_lines
 from fmtkit.sources.blocks import ArrowBlock, Block, Readable, Records
-from fmtkit.sources.marks import NonFinite, NotText, Overflow, WrittenFloat, is_unicode
+from fmtkit.sources.marks import Media, NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 from fmtkit.sources.strict import MAX_DEPTH
 
 Seen = dict[str, set[str]]
@@ -67,7 +67,7 @@ def _kind(value: Any) -> str:
         token = value.token if isinstance(value, WrittenFloat) else repr(value)
         return "float" if is_exact(token, float(value)) else "json"
     # A row with NaN or 1e400 is refused, so it does not decide how the others are kept.
-    return "refused" if isinstance(value, NonFinite | Overflow | NotText) else "json"
+    return "refused" if isinstance(value, NonFinite | Overflow | NotText | Media) else "json"
 
 
 def is_exact(token: str, value: float) -> bool:

@@ -28,6 +28,7 @@ from fmtkit.converting.splitting import (
     place_hashes,
     prompt_hashes,
 )
+from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.task_work import check_places, results_of_rows
 from fmtkit.core.errors import (
     LimitError,
@@ -141,6 +142,7 @@ def _placed(hub: HubOutput, reports: Iterable[Report], *addresses: str) -> list[
 class RowStream:
     """The converted rows of sources, block by block in input order, with nothing written.
 
+    The tables are those of `pipeline.stream`: whoever hands rows out uses `tables.written`.
     Every row read so far is counted in `ledger`, the position in `progress`; `watch` follows both.
 
     Raises:
@@ -199,6 +201,11 @@ def open_named(
 
 def with_split(job: Job, options: ConvertOptions) -> Job:
     """Choose the validation rows; a number or share of rows costs a pass over the sources."""
+    by = options.split_by if options.split is None else options.split.by
+    if by == "prompts" and isinstance(job.text, TargetStage):
+        # A layout may not show the prompt of its rows.
+        stage = replace(job.text, keyed=options.split is not None or options.val_size is not None)
+        job = replace(job, text=stage, staged=stage.schema(job.canonical))
     if options.split is not None:
         return replace(job, split=options.split)
     if options.val_size is None:

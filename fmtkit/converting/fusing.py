@@ -40,7 +40,7 @@ from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.core.buffers import Int64s, values_of
-from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE
+from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, carried
 from fmtkit.reading import clean_lines
 from fmtkit.reading.clean_lines import CompiledLayout
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
@@ -123,7 +123,6 @@ class Fusion:
             and all(isinstance(kind, TextKind | DialogKind) for kind in self._held.values())
             and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
             and {*held}.isdisjoint(column.bound for column in self.columns.values())
-            and not {k.label for k in binding.kept} & {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
             and (not self.is_text or self._is_traceable)
         )
 
@@ -222,12 +221,14 @@ class Fusion:
         names = TEXT_NAMES if self.is_text else {}
         made = {names.get(n, n): column for n, column in zip(self.names, fused.made, strict=True)}
         rest = {n: c.bound for n, c in self.columns.items() if n not in self.names and c.bound}
-        rest |= {kept.label: kept.name for kept in self.binding.kept}
+        rest |= {carried(kept.label): kept.name for kept in self.binding.kept}
         if rest:
-            frame = fused.frame.select(pl.col(bound).alias(name) for name, bound in rest.items())
-            arrow = frame.to_arrow(compat_level=pl.CompatLevel.newest())
             schema = pa.schema([field for field in self.schema if field.name in rest])
-            arrow = arrow.select(schema.names).cast(schema).combine_chunks()
+            frame = fused.frame.select(
+                pl.col(rest[name]).alias(str(i)) for i, name in enumerate(schema.names)
+            )
+            arrow = frame.to_arrow(compat_level=pl.CompatLevel.newest())
+            arrow = arrow.rename_columns(schema.names).cast(schema).combine_chunks()
             made |= dict(zip(schema.names, arrow.columns, strict=True))
         return pa.table([made[name] for name in self.schema.names], schema=self.schema)
 

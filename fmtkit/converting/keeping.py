@@ -4,7 +4,7 @@ A first pass finds each kept column's JSON kind over the whole source: all text,
 floats where they are exact; anything else is kept as canonical JSON text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.core.tables import Table
+from fmtkit.core.tables import carried
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Readable
 
@@ -26,7 +26,7 @@ JSON_FIELD = {b"fmtkit:json": b"1"}
 
 @dataclass(frozen=True)
 class Kept:
-    """The kept columns with the kind that holds all their values, and their Arrow fields."""
+    """The kept columns with the kind that holds all their values, and the Arrow fields of them as carried."""
 
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     fields: tuple[pa.Field, ...] = ()
@@ -45,20 +45,21 @@ def find_kept(
     converters: Sequence[Converter],
     resolved: Sequence[TypeOptions],
     keep: tuple[str, ...],
-    table: type[Table],
+    reserved: Collection[str],
     engine: Engine | None = None,
 ) -> Kept:
     """Find the columns to keep and their kinds; reads the sources once if there are any.
 
+    `reserved` are the columns that are written besides.
     Raises OptionError for a column that no row has, or one that the table makes itself.
     """
     wanted = keep or (("all",) if any(c.keeps for c in converters) else ())
     if not wanted:
         return Kept()
     seen = kinds_of_columns(sources, engine)
-    made = {name for c in converters for name in (*c.table_columns(), "text")}
-    # The required columns of the final table: they may be new, if pairs or single rows are made.
-    made |= set(table.column_names()) - table.optional
+    made = {name for c in converters for name in c.table_columns()}
+    # What is called `text` or `tools` in a table means that to whatever reads it.
+    made |= {*reserved, "text", "tools"}
     used = {
         # If only a field of a column is used, the column is kept too, unless the converter takes whole rows.
         path.partition(".")[0] if c.takes_rows else path
@@ -105,5 +106,5 @@ def kind_for(seen: set[str]) -> Kind:
 
 def _field(name: str, kind: Kind) -> pa.Field:
     if isinstance(kind, OpenKind):
-        return pa.field(name, pa.string(), metadata=JSON_FIELD)
-    return pa.field(name, _ARROW[type(kind)])
+        return pa.field(carried(name), pa.string(), metadata=JSON_FIELD)
+    return pa.field(carried(name), _ARROW[type(kind)])

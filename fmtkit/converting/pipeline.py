@@ -25,6 +25,7 @@ from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.core.tables import carried
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
 from fmtkit.sources.parts import blocks_of_part
@@ -130,6 +131,7 @@ class Piece:
     source: int
     block: int
     table: pa.Table
+    """Its carried columns have the prefix `tables.CARRIED`; `tables.written` takes it off."""
     records: np.ndarray
     lines: np.ndarray | None
     """The physical line of each row's record (int64); None where the source has none, or with `encode`."""
@@ -824,8 +826,8 @@ def _one_each(rejects: Sequence[Reject]) -> list[Reject]:
 
 def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
     """Turn a converted frame into the canonical table, messages not yet rendered."""
-    names = {kept.name: kept.label for kept in binding.kept}
-    out = frame.drop("__row").rename(names)
+    held = {carried(kept.label): kept.name for kept in binding.kept}
     schema = job.canonical
-    table = out.select(schema.names).to_arrow(compat_level=pl.CompatLevel.newest())
+    out = frame.select(held.get(name, name) for name in schema.names)
+    table = out.to_arrow(compat_level=pl.CompatLevel.newest()).rename_columns(schema.names)
     return table.cast(schema).combine_chunks()

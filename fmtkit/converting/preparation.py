@@ -27,7 +27,7 @@ from fmtkit.converting import (
     type_options,
     typenames,
 )
-from fmtkit.converting.binding import Binding, bind
+from fmtkit.converting.binding import bind
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Engine, engine_of
@@ -46,7 +46,16 @@ from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
 from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError
-from fmtkit.core.tables import TABLES, Preference, Prompt, Ranking, Table, Tokens, Unpaired
+from fmtkit.core.tables import (
+    TABLES,
+    Preference,
+    Prompt,
+    Ranking,
+    Table,
+    Tokens,
+    Unpaired,
+    written_schema,
+)
 from fmtkit.formats import registry, target_registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Block
@@ -77,8 +86,8 @@ class Job:
     """Whether each pair is split into a desirable and an undesirable row."""
     canonical: pa.Schema
     """Schema of the rows before they are rendered or tokenised."""
-    schema: pa.Schema
-    """Schema of the rows that `stream` yields."""
+    staged: pa.Schema
+    """Schema of the tables that `stream` yields, with its carried columns still named as such."""
     split: Split | None = None
     replayed: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
@@ -123,7 +132,7 @@ class Job:
             return (None,) * len(self.plans)
         plans = {id(plan): plan for plan in self.plans}
         made = {
-            key: Fusion(plan.binding, self.text, self.schema, self.control_tokens)
+            key: Fusion(plan.binding, self.text, self.staged, self.control_tokens)
             for key, plan in plans.items()
         }
         return tuple(made[id(plan)] for plan in self.plans)
@@ -132,6 +141,11 @@ class Job:
     def ignored_columns(self) -> tuple[str, ...]:
         """Return the columns at the start of the sources that the type does not use."""
         return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows that are written."""
+        return written_schema(self.staged)
 
     @property
     def now(self) -> datetime | None:
@@ -220,7 +234,9 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     unpairs = table is Preference and method is not None and _wants_single_rows(method)
     if unpairs:
         table = Unpaired
-    kept = find_kept(sources, converters, resolved, settings.keep, table, engine)
+    converter = converters[0]
+    written = _written_columns(name, converter, resolved[0], table, settings)
+    kept = find_kept(sources, converters, resolved, settings.keep, written, engine)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
@@ -241,15 +257,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         plan = ReadPlan.of(binding, sample)
         # Files of the same layout share a plan, and what is learned from one applies to the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
-    first = plans[0].binding
-    untokenized = issubclass(table, Untokenized)
-    text: Stage
-    if untokenized:
-        text = TokenStage.of(name, first.converter, settings)
-    else:
-        text = TextStage.of(name, first.converter, table, _as_messages(settings, name, first))
-    canonical = _canonical_schema(first, table, kept)
-    text = _as_target(text, table, canonical, settings)
+    canonical = _canonical_schema(converter, resolved[0], table, kept)
+    text = _stage(name, converter, table, canonical, settings)
     made = Tokens if text.form == "tokens" else table
     return Job(
         settings,
@@ -291,9 +300,40 @@ def _type_of_report(path: Path) -> str | None:
     return None
 
 
-def _as_messages(settings: RowOptions, name: typenames.TypeName, binding: Binding) -> RowOptions:
+def _stage(
+    name: typenames.TypeName,
+    converter: Converter,
+    table: type[Table],
+    canonical: pa.Schema,
+    settings: RowOptions,
+) -> Stage:
+    """Return how canonical rows are written."""
+    if issubclass(table, Untokenized):
+        stage: Stage = TokenStage.of(name, converter, settings)
+    else:
+        stage = TextStage.of(name, converter, table, _as_messages(settings, name, converter))
+    return _as_target(stage, table, canonical, settings)
+
+
+def _written_columns(
+    name: typenames.TypeName,
+    converter: Converter,
+    options: TypeOptions,
+    table: type[Table],
+    settings: RowOptions,
+) -> set[str]:
+    """Return the columns of the rows that are written, without those that are kept."""
+    canonical = _canonical_schema(converter, options, table, Kept())
+    stage = _stage(name, converter, table, canonical, replace(settings, allow_loss=()))
+    required = {*table.column_names()} - table.optional
+    return {*stage.schema(canonical).names, *required}
+
+
+def _as_messages(
+    settings: RowOptions, name: typenames.TypeName, converter: Converter
+) -> RowOptions:
     """Keep messages for --to, though --chat-template names the template that lengths are counted by."""
-    if settings.to is None or settings.as_ or name.template or binding.converter.text:
+    if settings.to is None or settings.as_ or name.template or converter.text:
         return settings
     return replace(settings, as_="messages")
 
@@ -433,7 +473,8 @@ def _policy(converter: Converter, settings: RowOptions) -> str | None:
     if converter.makes is not Ranking:
         return None
     default = "best-worst" if settings.method else converter.options.get("pairs", "best-worst")
-    policy = pairing.check_policy(str(settings.options.get("pairs", default)))
+    said = settings.options.get("pairs")
+    policy = pairing.check_policy(str(default if said is None else said))
     return None if policy == "none" else policy
 
 
@@ -442,13 +483,14 @@ def _wants_single_rows(method: str) -> bool:
     return Preference.name() not in tables and Unpaired.name() in tables
 
 
-def _canonical_schema(binding: Binding, table: type[Table], kept: Kept) -> pa.Schema:
+def _canonical_schema(
+    converter: Converter, options: TypeOptions, table: type[Table], kept: Kept
+) -> pa.Schema:
     """Return the schema of the rows before they are rendered."""
-    converter = binding.converter
     # A table made from a different one has those optional columns that mean the same.
     present = frozenset(converter.table_columns())
     schema = table.schema(present, wide=converter.wide, text=converter.text)
-    if binding.options.get("soft"):
+    if options.values.get("soft"):
         soft = pa.field("labels", pa.list_(pa.float64()))
         schema = schema.set(schema.get_field_index("labels"), soft)
     return pa.schema([*schema, *kept.fields])

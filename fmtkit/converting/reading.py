@@ -31,7 +31,7 @@ from fmtkit.core.codes import Reject
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows
+from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows, holds_media
 from fmtkit.sources.marks import is_unicode
 
 MOST_NAMES = 256
@@ -68,22 +68,24 @@ class ReadPlan(PickledByFields):
         used = {column.top for column in (*self.binding.columns, *self.binding.kept)}
         return tuple(name for name in self.seen if name not in used)
 
-    def select(self, batch: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:
+    def select(self, batch: pa.Table) -> pl.DataFrame:
         """Turn the columns of a typed source into the frame that the converter sees."""
+        tops = dict.fromkeys(column.path[0] for column in self.binding.every)
+        there = {name: str(i) for i, name in enumerate(set(batch.schema.names) & tops.keys())}
+        # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern.
+        frame = pl.from_arrow(batch.select([*there]).rename_columns([*there.values()]))
+        assert isinstance(frame, pl.DataFrame)
         expressions = []
-        absent = {name for name, dtype in batch.schema.items() if dtype == pl.Null}
         for column in self.binding.every:
-            if column in self.binding.watched and column.path[0] in absent:
-                expressions.append(pl.lit([], dtype=dtype_of(column.kind)).alias(column.name))
-            elif column.shape is None:
-                expressions.append(pl.lit(None, dtype=dtype_of(column.kind)).alias(column.name))
+            top, dtype = there.get(column.path[0]), dtype_of(column.kind)
+            if top is None or column.shape is None:
+                empty: list[str] | None = [] if column in self.binding.watched else None
+                expressions.append(pl.lit(empty, dtype=dtype).alias(column.name))
             else:
-                seen = read(column.kind, column.parsed(), column.shape)
+                seen = read(column.kind, pl.col(top), column.shape)
                 expressions.append(seen.alias(column.name))
-        frame = batch.select(expressions) if expressions else pl.DataFrame()
-        if frame.height != len(numbers):
-            frame = batch.with_columns(expressions).select(c.name for c in self.binding.every)
-        return frame.with_columns(numbers.alias("__row"))
+        rows = pl.int_range(0, batch.num_rows, eager=True).alias("__row")
+        return frame.with_columns(rows).select(*expressions, "__row")
 
 
 @dataclass(frozen=True)
@@ -198,13 +200,12 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     binding = plan.binding
     batch = _without_nulls(batch, binding)
     names = set(batch.schema.names)
+    if any(holds_media(entry.type) for entry in batch.schema):
+        return None
     if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
         return None
-    types = {c.path[0]: pa.null() for c in binding.watched}
     for column in (*binding.columns, *binding.kept):
         if column.path[0] not in names:
-            if column.shape is not None:
-                types[column.path[0]] = pa.null()
             continue
         if len(column.path) > 1 or column.shape is None or column.kind.open:
             return None
@@ -213,34 +214,27 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
             return None
         if isinstance(column.kind, DialogKind) and may_carry(dtype, column.kind.row_path):
             return None
-        types[column.path[0]] = dtype
         values = batch.column(column.path[0]).chunks
         if any(doubts(column.kind, chunk, column.shape) for chunk in values):
             return None
         if column.kind.nested and any(map(holds_strange_numbers, values)):
             return None
-    present = [name for name in types if name in names]
-    read = pl.from_arrow(batch.select(present))
-    assert isinstance(read, pl.DataFrame)
-    frame = read.with_columns(
-        pl.lit(None, dtype=pl.String).alias(name) for name in types if name not in names
-    )
-    numbers = pl.int_range(0, batch.num_rows, eager=True)
-    return Parsed(plan.select(frame, numbers), [], batch.num_rows, 0, batch.num_rows)
+    return Parsed(plan.select(batch), [], batch.num_rows, 0, batch.num_rows)
 
 
 def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:
-    """Drop what is null in every row: keys of messages, and columns that need a check of each row. Files that
-    fmtkit wrote have all of them, even if every value is null.
+    """Drop what is null in every row: columns, and keys of messages.
+
+    Files that fmtkit wrote have all of them, and pandas and `datasets` write columns in which all is None.
     """
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    batch = batch.select([name for name, c in columns if c.null_count < len(c)])
     for column in (*binding.columns, *binding.kept):
         index = batch.schema.get_field_index(column.path[0]) if len(column.path) == 1 else -1
         if index < 0:
             continue
         values, entry = batch.column(index), batch.schema.field(index)
-        if column.kind.open and not column.required and values.null_count == len(values):
-            batch = batch.remove_column(index)
-        elif isinstance(column.kind, DialogKind) and may_carry(entry.type, column.kind.row_path):
+        if isinstance(column.kind, DialogKind) and may_carry(entry.type, column.kind.row_path):
             chunks = [_without_null_keys(chunk, column.kind.row_path) for chunk in values.chunks]
             if chunks and all(chunk.type == chunks[0].type for chunk in chunks):
                 batch = batch.set_column(index, entry.with_type(chunks[0].type), chunks)
@@ -279,8 +273,6 @@ def _is_utf8(batch: pa.Table) -> bool:
 
 def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether a column of this Arrow type reads as the wanted one without a check of its values."""
-    if pa.types.is_null(dtype):
-        return True
     if pa.types.is_string(wanted):
         return bool(
             pa.types.is_string(dtype)

@@ -19,6 +19,7 @@ from fmtkit.converting.common_schema import fitted
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
 from fmtkit.core.pickling import PickledByFields
+from fmtkit.core.tables import SPLIT_KEY, is_carried, written
 from fmtkit.writing.formats import Encoded, Format, encode, find
 
 TRAIN, VALIDATION = "train", "validation"
@@ -36,7 +37,7 @@ class Split:
     """Number of the dataset among those that are split together by rows."""
 
     def is_validation(self, frame: pl.DataFrame, places: np.ndarray | None = None) -> np.ndarray:
-        """Return a boolean for each row of a canonical frame (messages or text).
+        """Return a boolean for each row of a frame (`frame_of`).
 
         `places` are source, block and place in the block of each row (int64, n x 3), for `by` rows.
         """
@@ -110,15 +111,34 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 def prompt_hashes(frame: pl.DataFrame, seed: int) -> np.ndarray:
     """Return the keyed hash (uint64) of each row's prompt."""
-    texts = frame.select(_prompt_text(frame)).to_series().to_list()
+    texts = prompt_texts(frame).to_list()
     key = str(seed).encode()
     digests = b"".join(blake2b(text.encode(), digest_size=8, key=key).digest() for text in texts)
     return np.frombuffer(digests, dtype="<u8")
 
 
+_PROMPTED = ("prompt", "messages", "text", "segments", "input_ids")
+"""Columns that hold what comes before a reply: each table has one of them."""
+
+
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """Return what fmtkit made of a table, as a frame: nothing that is carried is hashed."""
+    names = [name for name in table.schema.names if not is_carried(name)]
+    frame = pl.from_arrow(table.select(names))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def prompt_texts(frame: pl.DataFrame) -> pl.Series:
+    """Return the text by which each row's prompt is told from others."""
+    return frame.select(_prompt_text(frame).alias(SPLIT_KEY)).to_series()
+
+
 def _prompt_text(frame: pl.DataFrame) -> Expr:
-    name = next(n for n in ("prompt", "messages", "text", "input_ids") if n in frame.columns)
+    name = next(n for n in (SPLIT_KEY, *_PROMPTED) if n in frame.columns)
     column = pl.col(name)
+    if name == "segments":
+        return _before_trained(column)
     if frame.schema[name] == pl.String:
         return column
     if name == "input_ids":
@@ -137,11 +157,12 @@ def _prompt_text(frame: pl.DataFrame) -> Expr:
     return said.list.join("\x1e")
 
 
-def frame_of(table: pa.Table) -> pl.DataFrame:
-    """Return a table as the frame whose prompts are hashed."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+def _before_trained(segments: Expr) -> Expr:
+    """Return the text before the first segment that is trained on; all of it if nothing is before it."""
+    part = pl.element().struct
+    texts, trained = (segments.list.eval(part.field(name)) for name in ("text", "label"))
+    before = texts.list.head(trained.list.arg_max()).list.join("")
+    return pl.when(trained.list.any() & (before != "")).then(before).otherwise(texts.list.join(""))
 
 
 @dataclass(frozen=True)
@@ -170,7 +191,7 @@ class Encoding(PickledByFields):
                 (VALIDATION, table.filter(mask)),
             ]
         return [
-            (split, encode(rows, self._written_as, self.compression))
+            (split, encode(written(rows), self._written_as, self.compression))
             for split, rows in parts
             if rows.num_rows
         ]

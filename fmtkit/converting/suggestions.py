@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from fmtkit.converting import detection
-from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.bound_column import Row, is_media
 from fmtkit.converting.detection import Fit, certainty
 from fmtkit.converting.near_misses import is_message
 from fmtkit.core import runner
@@ -74,7 +74,7 @@ def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:
     """Describe rows that no type fits, and how to convert them."""
     if not sample:
         return "there are no rows that could be read"
-    media = sorted({name for row in sample for name in row if name in MEDIA and row[name]})
+    media = sorted({name for row in sample for name in row if is_media(name, row[name])})
     if media:
         return f"the rows have {', '.join(media)}: fmtkit converts text only"
     if all(map(is_message, sample)):

@@ -19,13 +19,23 @@ from fmtkit.columns.dialog_pairs import same_dialog
 from fmtkit.columns.kinds import MAY_BE_EMPTY
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import json_value
+from fmtkit.converting.splitting import frame_of, prompt_texts
 from fmtkit.converting.text_stage import Done, RowFailure, TextStage
 from fmtkit.converting.turn_table import TurnTable
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.pickling import PickledByFields
-from fmtkit.core.tables import DIALOG_COLUMNS, TEXT_NAMES, Completion, Conversation, Table
+from fmtkit.core.tables import (
+    DIALOG_COLUMNS,
+    SPLIT_KEY,
+    TEXT_NAMES,
+    Completion,
+    Conversation,
+    Table,
+    is_carried,
+    written_name,
+)
 from fmtkit.formats import target_registry
 from fmtkit.formats.target_registry import LOSSES, Rows, Target
 from fmtkit.rendering.chat import ChatTemplate
@@ -50,6 +60,8 @@ class TargetStage(PickledByFields):
     table: type[Table]
     canonical: pa.Schema
     allowed: frozenset[str]
+    keyed: bool = False
+    """Whether the prompt of each row comes with it, to split rows by it."""
 
     @classmethod
     def of(
@@ -68,10 +80,9 @@ class TargetStage(PickledByFields):
             raise OptionError(
                 f"--to {to} writes messages, which no template has rendered: leave the template out"
             )
-        found = target_registry.find(to, table, text=_is_text(canonical, table))
+        found = target_registry.find(to, table, text=_is_text(canonical))
         named = frozenset(map(target_registry.loss_named, allowed))
-        own = {*table.column_names(), "text"}
-        kept = [f.name for f in canonical if f.name not in own]
+        kept = [written_name(f.name) for f in canonical if is_carried(f.name)]
         for name, given in zip(map(target_registry.loss_named, allowed), allowed, strict=True):
             if name not in LOSSES and name not in kept:
                 known = [*LOSSES, *kept]
@@ -93,25 +104,22 @@ class TargetStage(PickledByFields):
     @cached_property
     def is_wide(self) -> bool:
         """Return whether messages may hold more than a role and a content."""
-        dialogs = [f.type for f in self.canonical if f.name in DIALOG_COLUMNS]
+        dialogs = [f.type for f in self._own_fields if f.name in DIALOG_COLUMNS]
         lists = [t.value_type for t in dialogs if pa.types.is_list(t)]
         return any(pa.types.is_struct(t) and "tool_calls" in t.names for t in lists)
 
     @cached_property
     def has_text(self) -> bool:
         """Return whether the conversations are text."""
-        return _is_text(self.canonical, self.table)
+        return _is_text(self.canonical)
 
     @property
     def _own_fields(self) -> list[pa.Field]:
-        own = {*self.table.column_names()}
-        own |= {TEXT_NAMES[name] for name in own & TEXT_NAMES.keys()}
-        return [f for f in self.canonical if f.name in own]
+        return [f for f in self.canonical if not is_carried(f.name)]
 
     @property
     def _kept_fields(self) -> list[pa.Field]:
-        own = {f.name for f in self._own_fields}
-        return [f for f in self.canonical if f.name not in own]
+        return [_as_json(f) for f in self.canonical if is_carried(f.name)]
 
     @cached_property
     def rows(self) -> Rows:
@@ -140,13 +148,20 @@ class TargetStage(PickledByFields):
 
     def schema(self, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
         """Return the schema of what comes out."""
-        return self._written
+        return pa.schema([*self._written, *(self._kept_fields if self.target.keeps else ())])
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Make the target's rows; those that have no place in it are failures."""
         done = self.before.apply(table, cuts)
         applied = self._applied(done.table)
         out = _typed(applied.made, self._written)
+        if self.target.keeps:
+            places = buffers.int64s(applied.kept)
+            for entry in self._kept_fields:
+                column = done.table.column(entry.name)
+                whole = len(places) == len(column)
+                kept = column if whole else column.take(places)
+                out = out.append_column(entry, kept.cast(entry.type))
         failures = [
             RowFailure(int(done.kept[row]), CODE, name, message)
             for row, name, message in applied.failures
@@ -182,13 +197,8 @@ class TargetStage(PickledByFields):
         found += [(row, problem.column or "", problem.message) for row, problem in bad]
         places = made.get_column("__row").to_numpy()
         made = made.drop("__row")
-        if self.target.keeps:
-            for entry in self._kept_fields:
-                column = table.column(entry.name)
-                taken = (
-                    column if len(places) == len(column) else column.take(buffers.int64s(places))
-                )
-                made = made.with_columns(pl.from_arrow(taken).alias(entry.name))  # type: ignore[union-attr]
+        if self.keyed:
+            made = made.with_columns(_taken(prompt_texts(frame_of(table)), places).alias(SPLIT_KEY))
         losses = Counter(
             {n: int(np.isin(np.flatnonzero(m), places).sum()) for n, m in rows.lost.items()}
         )
@@ -200,27 +210,20 @@ class TargetStage(PickledByFields):
         for entry in self._own_fields:
             column = table.column(entry.name)
             if entry.name in LOSSES and entry.name not in self.target.holds:
-                rows.lose(entry.name, _there(column))
+                rows.lose(entry.name, _there(column), LOSSES[entry.name])
             elif self.has_text or not _is_dialog(entry):
                 out[entry.name] = column
         for entry in [] if self.target.keeps else self._kept_fields:
-            rows.lose(entry.name, _there(table.column(entry.name)))
+            name = written_name(entry.name)
+            rows.lose(name, _there(table.column(entry.name)), f"the kept column {name}")
         return out
 
     def _schema_of(self, made: pl.DataFrame) -> pa.Schema:
         empty = made.clear().to_arrow(compat_level=pl.CompatLevel.oldest())
         marked = OPTIONAL if "jsonl" in self.target.formats else None
-        kept = {f.name: f for f in self._kept_fields}
         return pa.schema(
             [
-                pa.field(
-                    f.name,
-                    pa.json_()
-                    if JSON_COLUMN in (kept[f.name].metadata or {})
-                    else kept[f.name].type,
-                )
-                if f.name in kept
-                else pa.field(f.name, _disk_type(f.type, f.name, self.target.json), metadata=marked)
+                pa.field(f.name, _disk_type(f.type, f.name, self.target.json), metadata=marked)
                 for f in empty.schema
             ]
         )
@@ -262,7 +265,7 @@ class _Rows:
         if not rows.any():
             return False
         if name not in self.allowed:
-            what = message or LOSSES.get(name, f"the kept column {name}")
+            what = message or LOSSES[name]
             self.refuse(name, rows, f"{what}; --allow-loss {name} writes the row without")
             return False
         self.lost[name] = self.lost.get(name, np.zeros(self.count, np.bool_)) | rows
@@ -433,11 +436,16 @@ def _bared(calls: str | None) -> str | None:
     )
 
 
-def _is_text(schema: pa.Schema, table: type[Table]) -> bool:
+def _is_text(schema: pa.Schema) -> bool:
     """Return whether the conversations of a table are text already."""
-    names = DIALOG_COLUMNS & {*table.column_names()}
-    names |= {text for name, text in TEXT_NAMES.items() if name in names}
+    names = {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
     return any(f.name in names and pa.types.is_string(f.type) for f in schema)
+
+
+def _as_json(entry: pa.Field) -> pa.Field:
+    """Return the field of a kept column as the layout has it: JSON is written as the value that it is."""
+    is_json = JSON_COLUMN in (entry.metadata or {})
+    return pa.field(entry.name, pa.json_() if is_json else entry.type)
 
 
 def _dialogs(table: pa.Table, own: Sequence[pa.Field]) -> dict[str, TurnTable]:
@@ -491,6 +499,10 @@ def _disk_type(dtype: pa.DataType, path: str, json: frozenset[str]) -> pa.DataTy
     if pa.types.is_large_string(dtype) or pa.types.is_string(dtype):
         return pa.json_() if path in json else pa.string()
     return dtype
+
+
+def _taken(values: pl.Series, places: np.ndarray) -> pl.Series:
+    return values if len(places) == len(values) else values.gather(pl.Series(places))
 
 
 def _typed(made: pl.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -24,6 +24,7 @@ from fmtkit.core.tables import (
     Stepwise,
     Table,
     Tokens,
+    is_carried,
 )
 from fmtkit.formats.registry import Converter
 from fmtkit.rendering import chat, template_sources
@@ -45,9 +46,6 @@ _UNCUT = {
     "Tokens": "a type that makes tokens has its own length",
 }
 """Tables whose rows cannot be cut, and why."""
-_NAMES = frozenset({*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions"})
-_ASIDE = "kept aside: "
-"""Prefix for kept columns that are named like a dialog, while dialogs are rendered."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class TextStage:
     tokenizer_name: str | None = None
     """The tokenizer of `--as tokens`."""
     table: type[Table] = Conversation
-    """What the rows are; a kept column that is called like another table's conversation stays as it is."""
+    """What the rows are."""
 
     @classmethod
     def of(
@@ -156,12 +154,11 @@ class TextStage:
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of what comes out for that of canonical messages going in."""
         if self.form == "tokens":
-            kept = [f for f in schema if f.name not in (*DIALOG_COLUMNS, "tools")]
+            kept = [f for f in schema if is_carried(f.name)]
             return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
         if self.text_source or not self.is_text:
             return schema
-        made = _text_schema(_set_aside(schema, self.table), dict.fromkeys(DIALOG_COLUMNS))
-        return _put_back(pa.schema(made))
+        return pa.schema(_text_schema(schema, dict.fromkeys(DIALOG_COLUMNS)))
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Render a table of messages and apply the length limit; rows are identified by their index.
@@ -170,11 +167,7 @@ class TextStage:
         """
         if not table.num_rows:
             return Done(buffers.empty_table(self.schema(table.schema)), np.arange(0))
-        aside = _set_aside(table.schema, self.table)
-        done = self._made(table.rename_columns(aside.names), cuts or {})
-        return replace(done, table=done.table.rename_columns(_put_back(done.table.schema).names))
-
-    def _made(self, table: pa.Table, cuts: Mapping[int, Cuts]) -> Done:
+        cuts = cuts or {}
         done = Done(table, np.arange(table.num_rows))
         if (
             self.template is not None
@@ -194,19 +187,6 @@ class TextStage:
             if len(done.kept) < table.num_rows
             else table,
         )
-
-
-def _set_aside(schema: pa.Schema, table: type[Table]) -> pa.Schema:
-    """Return a schema in which a kept column that is called like a dialog (`chosen`) has a different name."""
-    own = set(table.column_names())
-    own |= {text for name, text in TEXT_NAMES.items() if name in own}
-    aside = _NAMES - own
-    return pa.schema([f.with_name(_ASIDE + f.name) if f.name in aside else f for f in schema])
-
-
-def _put_back(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the names that the columns had."""
-    return pa.schema([f.with_name(f.name.removeprefix(_ASIDE)) for f in schema])
 
 
 def _check_cut(action: str, table: type[Table]) -> None:
@@ -275,10 +255,7 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
 
     `table` is what `done` was rendered from.
     """
-    of_segments = stage.table is Segments
-    short = (
-        limit.too_short_segments(done.table) if of_segments else limit.too_short(_texts_of(done))
-    )
+    short = _too_short(done, limit, stage.table)
     if len(short):
         message = f"fewer than {limit.fewest} tokens"
         failed = [RowFailure(int(p), "too_short", None, message) for p in done.kept[short]]
@@ -290,7 +267,7 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
             failures=(*done.failures, *failed),
         )
         return _limited(long, replace(limit, fewest=0), stage, table)
-    rows = limit.overlong_segments(done.table) if of_segments else limit.overlong(_texts_of(done))
+    rows = _overlong(done, limit, stage.table)
     if not len(rows):
         return done
     if limit.truncates and not limit.cuts:
@@ -311,6 +288,30 @@ def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table
         ]
         return replace(done, table=table, kept=kept, failures=(*done.failures, *failures))
     return _cut(done, limit, rows)
+
+
+def _too_short(done: Done, limit: "LengthLimit", table: type[Table]) -> np.ndarray:
+    """Return the rows (indices, ascending) that have too few tokens."""
+    if table is Segments:
+        return limit.too_short_segments(done.table)
+    if table is Tokens:
+        return np.flatnonzero(_attended(done.table) < limit.fewest)
+    return limit.too_short(_texts_of(done))
+
+
+def _overlong(done: Done, limit: "LengthLimit", table: type[Table]) -> np.ndarray:
+    """Return the rows (indices, ascending) that have more tokens than the limit."""
+    if table is Segments:
+        return limit.overlong_segments(done.table)
+    if table is Tokens:
+        return np.flatnonzero(_attended(done.table) > limit.tokens)
+    return limit.overlong(_texts_of(done))
+
+
+def _attended(table: pa.Table) -> np.ndarray:
+    """Count the tokens of rows of tokens, without their padding."""
+    masks = buffers.whole(table.column("attention_mask")).to_pylist()
+    return np.fromiter((sum(map(bool, mask)) for mask in masks), np.int64, len(masks))
 
 
 def _texts_of(done: Done) -> dict[str, pa.Array]:
@@ -346,6 +347,10 @@ def _survivors(
     """Return for which overlong rows a cut leaves something to learn."""
     if stage.table is Segments:
         return limit.survives_segments(texts)
+    if stage.table is Tokens:
+        part = limit.part
+        labels = texts.column("labels").to_pylist()
+        return np.array([any(label != -100 for label in row[part]) for row in labels], dtype=bool)
     names = [name for name in texts.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
     if "messages" in rows.schema.names and stage.template is not None:
         return _replies_left(texts.column("text"), limit, rows, stage.template)
@@ -450,7 +455,7 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cu
     }
     made = pa.table(columns, schema=Tokens.schema(frozenset(), wide=False, text=False))
     for entry in left.schema:
-        if entry.name not in (*DIALOG_COLUMNS, "tools"):
+        if is_carried(entry.name):
             made = made.append_column(entry, left.column(entry.name).take(buffers.int64s(index)))
     return replace(
         done,

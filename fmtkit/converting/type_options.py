@@ -21,6 +21,7 @@ LABEL_OPTION = "label_map"
 THINKING_OPTION = "field_thinking"
 _RENAMED = tuple(key.name for key in MESSAGE_KEYS if key.form != "calls")
 """Keys of a message that a source may call otherwise; calls have their own shape."""
+_FALSE = ("false", "0", "no")
 _THINKING = next(key.names for key in MESSAGE_KEYS if key.name == "reasoning_content")
 
 
@@ -55,7 +56,7 @@ def resolve(
     for key, value in given.items():
         field_of = key.removeprefix("field_")
         if field_of != key and field_of in converter.columns:
-            mapping[field_of] = str(value)
+            mapping[field_of] = _text(key, value)
         elif key == THINKING_OPTION:
             spelling = _with_names(spelling, _thinking(converter, value))
         elif key in MESSAGE_OPTIONS:
@@ -64,7 +65,7 @@ def resolve(
         elif key == LABEL_OPTION:
             kinds |= _labels(converter, value)
         elif key in values:
-            values[key] = _typed(key, value, converter.options[key])
+            values[key] = _typed(key, value, converter)
         else:
             fields = [f"field_{name}" for name in converter.columns]
             raise UnknownNameError(
@@ -77,15 +78,15 @@ def resolve(
 
 def _spelling(key: str, value: Any) -> dict[str, Any]:
     if key == "message_field_role":
-        return {"role": str(value)}
+        return {"role": _text(key, value)}
     if key == "message_field_content":
-        return {"content": str(value)}
+        return {"content": _text(key, value)}
     if key == "message_field_training":
-        return {"names": {"train": str(value)}}
+        return {"names": {"train": _text(key, value)}}
     if key == "message_field_training_detail":
-        return {"names": {"train_detail": str(value)}}
-    table = {name: str(path) for name, path in _mapping(key, value).items()}
+        return {"names": {"train_detail": _text(key, value)}}
     if key == "message_property_mappings":
+        table = {name: _text(key, path) for name, path in _mapping(key, value).items()}
         known = ("role", "content", *_RENAMED)
         # A name that is the default needs no entry.
         unknown = {name for name in table if name not in known and table[name] != name}
@@ -93,8 +94,7 @@ def _spelling(key: str, value: Any) -> dict[str, Any]:
             raise UnknownNameError("message property", min(unknown), known)
         named = {name: path for name, path in table.items() if name in _RENAMED}
         return {n: p for n, p in table.items() if n in ("role", "content")} | {"names": named}
-    table = _mapping(key, value)
-    return {"roles": _roles(table)}
+    return {"roles": _roles(key, _mapping(key, value))}
 
 
 def _with_names(spelling: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def _thinking(converter: Converter, value: Any) -> dict[str, str]:
         raise OptionError(
             f"option {THINKING_OPTION}: type {converter.name} carries no thinking; leave it out"
         )
-    return {} if value in _THINKING else {"reasoning_content": str(value)}
+    return {} if value in _THINKING else {"reasoning_content": _text(THINKING_OPTION, value)}
 
 
-def _roles(table: Mapping[str, Any]) -> dict[str, str]:
+def _roles(key: str, table: Mapping[str, Any]) -> dict[str, str]:
     """Turn axolotl's {canonical: [names]} into {name: canonical}, besides the default names."""
     roles: dict[str, str] = {}
     for canonical, names in table.items():
         if canonical not in set(ROLES.values()):
             raise UnknownNameError("role", canonical, set(ROLES.values()))
-        for name in [names] if isinstance(names, str) else names:
-            roles[name] = canonical
+        for name in names if isinstance(names, list | tuple) else [names]:
+            roles[_text(key, name)] = canonical
     return roles
 
 
@@ -145,20 +145,48 @@ def _labels(converter: Converter, value: Any) -> dict[str, Kind]:
     return {name: replace(kind, texts=texts) for name, kind in flags.items()}
 
 
-def _typed(key: str, value: Any, default: Any) -> Any:
-    """Read an option's value as the type of its default."""
-    if not isinstance(value, str) or isinstance(default, str) or default is None:
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(f"option {key}={value!r}: give text")
+    return value
+
+
+_WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _typed(key: str, value: Any, converter: Converter) -> Any:
+    """Read an option's value as the type that the converter declares, or else as that of its default.
+
+    The null of a config leaves the option out.
+    """
+    default = converter.options[key]
+    types = converter.option_types.get(key) or (() if default is None else (type(default),))
+    if value is None:
+        return default
+    if not types or any(_is_of(value, wanted) for wanted in types):
         return value
-    if isinstance(default, bool):
-        if value.lower() in ("true", "1", "yes"):
-            return True
-        if value.lower() in ("false", "0", "no"):
-            return False
-        raise OptionError(f"option {key}={value!r}: give true or false")
+    read = [_as(value, wanted) for wanted in types] if isinstance(value, str) else []
+    if found := [one for one in read if one is not None]:
+        return found[0]
+    words = " or ".join(_WORDS.get(wanted, wanted.__name__) for wanted in types)
+    raise OptionError(f"option {key}={value!r}: give {words}")
+
+
+def _is_of(value: Any, wanted: type) -> bool:
+    if wanted in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float if wanted is float else wanted)
+
+
+def _as(text: str, wanted: type) -> Any:
+    """Read a flag's text as a value; None if it is none of that type."""
+    if wanted is bool:
+        lower = text.lower()
+        return True if lower in ("true", "1", "yes") else False if lower in _FALSE else None
     try:
-        return type(default)(value)
-    except ValueError as error:
-        raise OptionError(f"option {key}={value!r}: give a {type(default).__name__}") from error
+        return wanted(text) if wanted in (int, float) else None
+    except ValueError:
+        return None
 
 
 def _spelled(kind: Kind, options: Mapping[str, Any]) -> Kind:

@@ -22,6 +22,7 @@ from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
+from fmtkit.core.tables import is_carried
 from fmtkit.formats.table_schemas import row_schema
 from fmtkit.writing.task_output import Counts
 
@@ -170,7 +171,7 @@ def finding_of(name: str, reject: Reject) -> Finding:
 
 
 class _SchemaCheck:
-    """Canonical rows against their JSON Schema, as JSON lines would hold them."""
+    """Canonical rows against their JSON Schema, as JSON lines would hold them without what is carried."""
 
     def __init__(self, job: Job) -> None:
         from jsonschema import Draft202012Validator
@@ -196,7 +197,8 @@ class _SchemaCheck:
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    return [_without_nulls(row) for row in table.to_pylist()]
+    made = table.select([name for name in table.schema.names if not is_carried(name)])
+    return [_without_nulls(row) for row in made.to_pylist()]
 
 
 def _without_nulls(value: Any) -> Any:

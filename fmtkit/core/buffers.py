@@ -20,12 +20,17 @@ MAX_INT32 = 2**31 - 1
 
 
 def with_leaves(dtype: pa.DataType, made: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type with a function applied to each type inside its structs and lists, or to itself."""
+    """Return a type with a function applied to each type inside its structs, lists and maps, or to itself."""
     if pa.types.is_struct(dtype):
         return pa.struct([field.with_type(with_leaves(field.type, made)) for field in dtype])
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
         list_of = pa.list_ if pa.types.is_list(dtype) else pa.large_list
         return list_of(dtype.value_field.with_type(with_leaves(dtype.value_type, made)))
+    if pa.types.is_map(dtype):
+        parts = (
+            f.with_type(with_leaves(f.type, made)) for f in (dtype.key_field, dtype.item_field)
+        )
+        return pa.map_(*parts, keys_sorted=dtype.keys_sorted)
     return made(dtype)
 
 

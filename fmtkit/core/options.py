@@ -106,10 +106,14 @@ class Options:
     """Names of the options given on the command line, also those with their default value."""
 
     def __post_init__(self) -> None:
+        defaults = {entry.name: entry.default for entry in fields(self)}
         for name, declared in self.declared().items():
             value = getattr(self, name)
+            if value is None and defaults[name] is not MISSING:
+                # None leaves an option out, also one whose default is something else.
+                value = defaults[name]
             found = declared.read(value, flag_of(name, declared))
-            if found is not value:
+            if found is not getattr(self, name):
                 object.__setattr__(self, name, found)
 
     @classmethod

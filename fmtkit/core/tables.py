@@ -60,6 +60,42 @@ GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
 TEXT_NAMES = {"messages": "text"}
 """The name of a conversation column once it holds text, where the name changes."""
 
+CARRIED = "carried: "
+"""Prefix of the source's own columns that are carried through, until rows are written or handed out.
+
+A carried column may have any name (`tools`, `label`, the empty one): what fmtkit made itself is known by
+its lack of this prefix, never by whether a name is there.
+"""
+SPLIT_KEY = "split key"
+"""Column with the prompt of each row, where what is written no longer shows it; it is never written."""
+
+
+def carried(name: str) -> str:
+    """Return the name of a carried column until it is written."""
+    return CARRIED + name
+
+
+def is_carried(name: str) -> bool:
+    """Return whether a column is one of the source's own, not one that fmtkit made."""
+    return name.startswith(CARRIED)
+
+
+def written_name(name: str) -> str:
+    """Return the name under which a column is written."""
+    return name.removeprefix(CARRIED)
+
+
+def written_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema under which rows are written."""
+    return pa.schema([f.with_name(written_name(f.name)) for f in schema if f.name != SPLIT_KEY])
+
+
+def written(table: pa.Table) -> pa.Table:
+    """Return rows as they are written or handed out."""
+    if SPLIT_KEY in table.schema.names:
+        table = table.drop_columns([SPLIT_KEY])
+    return table.rename_columns([written_name(name) for name in table.schema.names])
+
 
 @dataclass(frozen=True)
 class Table:

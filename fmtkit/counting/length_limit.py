@@ -90,14 +90,19 @@ class LengthLimit(PickledByFields):
 
     def survives_segments(self, table: pa.Table) -> np.ndarray:
         """Return for each row of segments whether truncation leaves a trained token."""
-        part = (
-            slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
-        )
+        part = self.part
         made = (
             segment_tokens(row["segments"], row["ends"], self.tokenizer)
             for row in table.select(["segments", "ends"]).to_pylist()
         )
         return np.fromiter((any(row.trained[part]) for row in made), np.bool_, table.num_rows)
+
+    @property
+    def part(self) -> slice:
+        """Return which tokens of a row a truncation leaves."""
+        return (
+            slice(None, self.tokens) if self.action == "truncate-end" else slice(-self.tokens, None)
+        )
 
     @property
     def truncates(self) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from inspect import Parameter, getdoc, signature
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fmtkit.columns.kinds import Kind, RowKind
 from fmtkit.columns.problems import Column
@@ -34,6 +35,7 @@ class Converter:
     required: frozenset[str]
     any_of: tuple[tuple[str, ...], ...]
     options: Mapping[str, Any]
+    """Option -> its default."""
     function: Callable[..., Table] = field(compare=False)
     wide: bool = False
     text: bool = False
@@ -48,6 +50,7 @@ class Converter:
     differs: str = ""
     """The deliberate difference from axolotl, in one line; empty where there is none."""
     source_url: str = ""
+    option_types: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
     order: int = 0
 
     @property
@@ -141,6 +144,7 @@ def converter(
                 required=frozenset(p for p in kinds if parameters[p].default is Parameter.empty),
                 any_of=tuple(tuple(group) for group in any_of),
                 options={p: parameters[p].default for p in parameters if p not in kinds},
+                option_types={p: _types(hint) for p, hint in hints.items() if p not in kinds},
                 function=function,
                 wide=wide,
                 text=text,
@@ -164,6 +168,13 @@ def _kind(hint: Any) -> Kind | None:
         if isinstance(entry, Kind):
             return entry
     return None
+
+
+def _types(hint: Any) -> tuple[type, ...]:
+    """Return the types of values that an option may have, besides None; empty where that is not known."""
+    hints = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    found = [get_origin(one) or one for one in hints if one is not NoneType]
+    return tuple(found) if all(isinstance(one, type) for one in found) else ()
 
 
 def _summary(function: Callable[..., Table], doc: str) -> str:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.tables import carried
+
 Bools = npt.NDArray[np.bool_]
 
 SCORES = re.compile(r"score|rating|reward|grade|quality|overall|points|elo|logit", re.IGNORECASE)
@@ -46,10 +48,9 @@ def _gaps(table: pa.Table) -> list[tuple[npt.NDArray[np.float64], npt.NDArray[np
         if chosen is None or rejected is None or not (is_rank or is_score):
             continue
         found.append((-chosen, -rejected) if is_rank else (chosen, rejected))
-    margin = _numbers(table["margin"]) if "margin" in table.column_names else None
-    if margin is not None:
-        found.append((margin, np.zeros_like(margin)))
-    return found
+    named = [name for name in ("margin", carried("margin")) if name in table.column_names]
+    margins = [margin for name in named if (margin := _numbers(table[name])) is not None]
+    return [*found, *((margin, np.zeros_like(margin)) for margin in margins)]
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float64] | None:

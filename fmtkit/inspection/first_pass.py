@@ -24,6 +24,7 @@ from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named
 from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.core.codes import Reject
 from fmtkit.core.pickling import PickledByFields
+from fmtkit.core.tables import carried
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.inspection.collector import RowStatistics, Viewer
@@ -218,7 +219,7 @@ class BlockViewer(PickledByFields):
         for name, numbers in read_scores(block, names).items():
             everything = np.full(len(numbers) + len(block.rejects), np.nan)
             everything[block.places(len(numbers))] = numbers
-            table = table.append_column(name, pa.array(everything[piece.records]))
+            table = table.append_column(carried(name), pa.array(everything[piece.records]))
         return table
 
 

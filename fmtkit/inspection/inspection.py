@@ -19,6 +19,7 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.core.tables import carried
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
@@ -182,7 +183,7 @@ def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
         viewer,
         splits=tuple(split_of(source.name) for source in job.sources),
         scores=tuple(
-            tuple(n for n in score_names(sample) if n not in job.schema.names)
+            tuple(n for n in score_names(sample) if carried(n) not in job.staged.names)
             for sample in opened.samples
         ),
         once=tuple(source.once for source in job.sources),

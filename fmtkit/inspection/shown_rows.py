@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
 from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_plain_prompt
@@ -180,5 +181,5 @@ def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
         text = (
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         )
-        found[name] = text if len(text) <= 500 else text[:500] + "…"
+        found[written_name(name)] = text if len(text) <= 500 else text[:500] + "…"
     return found

@@ -18,7 +18,7 @@ import pyarrow as pa
 from fmtkit.core.buffers import with_leaves
 from fmtkit.core.codes import Reject
 from fmtkit.sources.canonical_json import canonical, number_of
-from fmtkit.sources.marks import NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
+from fmtkit.sources.marks import MEDIA, NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
 from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import Lines, find_lines
 
@@ -179,10 +179,13 @@ class ArrowRows(Rows):
     def raw(self, record: int) -> bytes:
         """Return the canonical JSON text of a record."""
         row = self.batch.slice(record, 1)
-        fields = [
-            f.with_type(with_leaves(f.type, lambda t: _BYTES_OF.get(t, t))) for f in row.schema
-        ]
-        return _text_of(row.cast(pa.schema(fields)).to_pylist()[0])
+        try:
+            return _text_of(row.to_pylist()[0])
+        except UnicodeDecodeError:
+            fields = [
+                f.with_type(with_leaves(f.type, lambda t: _BYTES_OF.get(t, t))) for f in row.schema
+            ]
+            return _text_of(row.cast(pa.schema(fields)).to_pylist()[0])
 
     def line(self, record: int) -> None:
         """Return None: columns have no lines."""
@@ -248,9 +251,15 @@ class JoinedRows(Rows):
         return rows.value(own, written=written)
 
 
+MEDIA_FIELDS = {"bytes", "path"}
+"""Fields of the struct that `datasets` makes of an image or a sound."""
+
+
 def marked(value: Any) -> Any:
     """Convert a row of a columnar source to what the strict parser makes of a line."""
     if isinstance(value, dict):
+        if value.keys() == MEDIA_FIELDS:
+            return MEDIA if any(item is not None for item in value.values()) else None
         return {str(key): marked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [marked(item) for item in value]
@@ -263,6 +272,15 @@ def marked(value: Any) -> Any:
     if isinstance(value, bytes):
         return _text_or_mark(value)
     return plain_json(value)
+
+
+def holds_media(dtype: pa.DataType) -> bool:
+    """Return whether values of a type may be images or sounds, as `datasets` stores them."""
+    if pa.types.is_struct(dtype):
+        return {f.name for f in dtype} == MEDIA_FIELDS or any(holds_media(f.type) for f in dtype)
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
+        return holds_media(dtype.value_type)
+    return False
 
 
 def _text_or_mark(value: bytes) -> str | NotText:

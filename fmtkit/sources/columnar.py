@@ -1,11 +1,13 @@
 """Columnar sources: Parquet, Arrow IPC and tables in memory, in slices bounded by bytes."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fmtkit.core.buffers import with_leaves
@@ -149,6 +151,7 @@ def reason(error: BaseException) -> str:
 def present(columns: Sequence[str], schema: pa.Schema) -> list[str]:
     """Return those of the columns that the schema has, once each, in the schema's order."""
     wanted = set(columns)
+    decoded_schema(schema)
     return [name for name in schema.names if name in wanted]
 
 
@@ -181,7 +184,7 @@ def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]
 
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with dictionary, view, extension and time columns as plain ones."""
+    """Return the batch with columns of plain types (`decoded_schema`)."""
     schema = decoded_schema(batch.schema)
     if schema is batch.schema:
         return batch
@@ -190,7 +193,9 @@ def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _castable(column: pa.Array) -> pa.Array:
-    """Return a column that can be cast: Arrow cannot yet look up views in a dictionary."""
+    """Return a column that can be cast: Arrow cannot yet look up views in a dictionary, nor cast runs."""
+    if pa.types.is_run_end_encoded(column.type):
+        return pc.run_end_decode(column)
     if not pa.types.is_dictionary(column.type) or column.type.value_type not in VIEWS:
         return column
     values = column.dictionary.cast(VIEWS[column.type.value_type])
@@ -198,7 +203,14 @@ def _castable(column: pa.Array) -> pa.Array:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with plain types for dictionaries, views, extensions (JSON) and times (text)."""
+    """Return the schema with the types that the rest of fmtkit knows, wherever they are inside a column.
+
+    Dictionaries, views, runs and extensions (JSON) become what they stand for, lists of a fixed size lists,
+    times and nulls text: Arrow has the type null where all is None or a list is always empty, and
+    a null has the same meaning in any type. Raises ArrowInvalid where two columns have one name.
+    """
+    if twice := [name for name, count in Counter(schema.names).items() if count > 1]:
+        raise pa.ArrowInvalid(f"two columns are named {twice[0]!r}; rename one")
     fields = [_plain_field(field) for field in schema]
     if all(new.type == old.type for new, old in zip(fields, schema, strict=True)):
         return schema
@@ -216,9 +228,15 @@ def _plain_field(field: pa.Field) -> pa.Field:
 def _plain(dtype: pa.DataType) -> pa.DataType:
     if dtype in VIEWS:
         return VIEWS[dtype]
+    if pa.types.is_null(dtype):
+        return pa.string()
     if pa.types.is_temporal(dtype) and not pa.types.is_interval(dtype):
         # Python has no nanoseconds, and what stands for them depends on the installed packages.
         return pa.string()
+    if pa.types.is_fixed_size_list(dtype):
+        return pa.list_(dtype.value_field.with_type(with_leaves(dtype.value_type, _plain)))
+    if pa.types.is_run_end_encoded(dtype):
+        return with_leaves(dtype.value_type, _plain)
     if pa.types.is_dictionary(dtype):
         return with_leaves(dtype.value_type, _plain)
     if isinstance(dtype, pa.BaseExtensionType):

@@ -16,6 +16,9 @@ LONE = "half a surrogate pair"
 class NonFinite:
     """Mark of NaN or Infinity."""
 
+    def __repr__(self) -> str:
+        return "NaN or Infinity"
+
 
 class Overflow:
     """Mark of a number beyond 64 bits; `real` if it is beyond the range of floats too."""
@@ -23,9 +26,22 @@ class Overflow:
     def __init__(self, *, real: bool) -> None:
         self.real = real
 
+    def __repr__(self) -> str:
+        return "a number beyond 64 bits"
+
 
 class NotText:
     """Mark of bytes, of a columnar source, that are not UTF-8."""
+
+    def __repr__(self) -> str:
+        return "bytes that are not UTF-8"
+
+
+class Media:
+    """Mark of an image or a sound of a columnar source: a struct of its bytes and its path."""
+
+    def __repr__(self) -> str:
+        return "an image or a sound"
 
 
 class WrittenInt(int):
@@ -50,6 +66,7 @@ NON_FINITE = NonFinite()
 OVERFLOW = Overflow(real=False)
 OVERFLOW_REAL = Overflow(real=True)
 NOT_TEXT = NotText()
+MEDIA = Media()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,7 @@ def faults_anywhere(value: Any, path: str) -> list[Fault]:
     """Return the marks inside a value that make its row unusable even if its column is not used."""
     if isinstance(value, str) and value.isascii():
         return []
-    found = [fault for fault in marks(value, path) if fault.code == "invalid_unicode"]
+    found = [f for f in marks(value, path) if f.code in ("invalid_unicode", "unsupported")]
     if _holds_giant(value):
         found.append(Fault("number_overflow", path, f"{path} holds a number beyond 64 bits"))
     return found
@@ -127,6 +144,8 @@ def _look(value: Any, way: Way, found: dict[str, Fault]) -> None:
         _add(found, "number_overflow", way, "a number beyond 64 bits")
     elif isinstance(value, NotText):
         _add(found, "invalid_utf8", way, "{} holds bytes that are not UTF-8")
+    elif isinstance(value, Media):
+        _add(found, "unsupported", way, "{} holds an image or a sound; fmtkit converts text only")
 
 
 def _look_at_members(value: dict[str, Any], way: Way, found: dict[str, Fault]) -> None:
@@ -164,4 +183,6 @@ def kind_of(value: Any) -> str:
         return "a number"
     if isinstance(value, NotText):
         return "bytes"
+    if isinstance(value, Media):
+        return "an image or a sound"
     return "a list" if isinstance(value, list) else "an object"

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from fmtkit.core.codes import Reject
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
-from fmtkit.sources.columnar import PARQUET_BATCH_ROWS, cut_tables, decoded_schema, present
+from fmtkit.sources.columnar import (
+    PARQUET_BATCH_ROWS,
+    arrow_errors,
+    cut_tables,
+    decoded_schema,
+    present,
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,11 @@ class TableReader:
 
     arrow_schema: pa.Schema
     batches: Callable[[], Iterable[pa.RecordBatch]]
+
+    def __post_init__(self) -> None:
+        """Raise SourceError for a schema that cannot be read."""
+        with arrow_errors("the table"):
+            self.schema()
 
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
         """Yield the batches, joined and sliced to blocks."""
@@ -46,12 +57,18 @@ class TableReader:
 
 def reader_of_frame(frame: pl.DataFrame) -> TableReader:
     """Return a reader of a polars frame, slice by slice, since conversion to Arrow copies strings."""
-    return TableReader(frame.clear().to_arrow().schema, partial(_batches_of_frame, frame))
+    return TableReader(_arrow(frame.clear()).schema, partial(_batches_of_frame, frame))
 
 
 def _batches_of_frame(frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
     for part in frame.iter_slices(PARQUET_BATCH_ROWS):
-        yield from part.to_arrow().to_batches()
+        yield from _arrow(part).to_batches()
+
+
+def _arrow(frame: pl.DataFrame) -> pa.Table:
+    """Convert a frame; polars cannot export a name with NUL in it."""
+    numbered = frame.rename({name: str(i) for i, name in enumerate(frame.columns)})
+    return numbered.to_arrow().rename_columns(frame.columns)
 
 
 class _Digest:

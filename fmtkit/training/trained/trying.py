@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import written
 from fmtkit.training.run.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import trained_model
@@ -178,7 +179,7 @@ def _data(
     for piece in stream:
         rows += (
             encode(as_messages(row) if is_prerendered(row, table) else row)
-            for row in piece.table.to_pylist()
+            for row in written(piece.table).to_pylist()
         )
     refused = stream.ledger.quarantined + stream.ledger.no_pair
     if refused:
