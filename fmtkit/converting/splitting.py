@@ -181,8 +181,6 @@ class Encoding(PickledByFields):
 
     def __call__(self, table: pa.Table, places: np.ndarray) -> list[tuple[str, Encoded]]:
         """Return the rows of each split that has any."""
-        if self.schema is not None:
-            table = fitted(table, self.schema)
         parts = [(TRAIN, table)]
         if self.split is not None and table.num_rows:
             mask = buffers.booleans(self.split.is_validation(frame_of(table), places))
@@ -191,7 +189,11 @@ class Encoding(PickledByFields):
                 (VALIDATION, table.filter(mask)),
             ]
         return [
-            (split, encode(written(rows), self._written_as, self.compression))
+            (split, encode(self._fitted(rows), self._written_as, self.compression))
             for split, rows in parts
             if rows.num_rows
         ]
+
+    def _fitted(self, table: pa.Table) -> pa.Table:
+        rows = written(table)
+        return rows if self.schema is None else fitted(rows, self.schema)

@@ -15,6 +15,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, TokenizerError
 from fmtkit.core.escaping import one_line
+from fmtkit.core.tables import written
 from fmtkit.sources.picked import Picked
 from fmtkit.training.config.slices import Slice, slice_of
 from fmtkit.training.data import datasets
@@ -129,7 +130,7 @@ def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> F
     rows = RowStream(files, replace(options, limit=limit))
     tables, bad = [], ""
     for piece in rows:
-        tables += [piece.table] if piece.table.num_rows else []
+        tables += [written(piece.table)] if piece.table.num_rows else []
         for reject in piece.rejects[: not bad]:
             place = f"row {reject.row}" if reject.line is None else reject.line
             source = rows.job.sources[piece.source].name
