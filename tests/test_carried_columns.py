@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixture_cases import Case, cases, read_lines
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import fmtkit
@@ -334,16 +334,38 @@ def _keeps(case: Case) -> bool:
     return any(c.keeps for c in TYPES if c.name == case.name)
 
 
-@settings(max_examples=150, deadline=None)
-@given(
+DRAWN = given(
     case=st.sampled_from(CASES),
     name=st.sampled_from(NAMES),
     kind=st.sampled_from(sorted(KINDS)),
     layout=st.sampled_from(sorted(LAYOUTS)),
     used=st.sampled_from(sorted(USES)),
 )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@DRAWN
 def test_a_carried_column_changes_no_row(tmp_path_factory, case, name, kind, layout, used) -> None:
     assume(check(case, name, kind, layout, used, tmp_path_factory.mktemp("carried")))
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@DRAWN
+def test_no_carried_column_changes_a_row(tmp_path_factory, case, name, kind, layout, used) -> None:
+    assume(check(case, name, kind, layout, used, tmp_path_factory.mktemp("carried")))
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    case=st.sampled_from(CASES),
+    name=st.sampled_from(NAMES),
+    kind=st.sampled_from(sorted(KINDS)),
+    used=st.sampled_from(sorted(USES)),
+)
+def test_no_column_of_a_dataset_changes_a_row(tmp_path_factory, case, name, kind, used) -> None:
+    assume(check(case, name, kind, "datasets", used, tmp_path_factory.mktemp("carried")))
 
 
 ONE = pa.table({"question": ["q", "r"], "chosen": ["a", "b"], "rejected": ["c", "d"]})
