@@ -535,3 +535,17 @@ def test_control_bytes_in_a_name_are_never_printed(run):
         assert "\x1b" not in done.out + done.err
         assert "a\nb" not in done.out + done.err
         assert "a\\nb\\x1b[31m" in done.out + done.err
+
+
+def test_a_run_without_rows_shows_the_first_bad_row_and_does_not_block_the_next(run):
+    Path("bad.jsonl").write_bytes(lines([BAD, BAD]))
+    turn = {"role": "assistant", "content": "a", "reasoning_content": "r"}
+    Path("chat.jsonl").write_bytes(lines([{"messages": [{"role": "user", "content": "q"}, turn]}]))
+    for _ in range(2):
+        done: Command = run("convert", "bad.jsonl", "-t", "intel", "-o", "o.parquet")
+        assert done.code == 4
+        assert "(null_field 2); the first, bad.jsonl:1: chosen is null; nothing" in done.err
+    done = run("convert", "chat.jsonl", "-t", "openai", "--to", "alpaca", "-o", "o.jsonl")
+    assert done.code == 4
+    assert "no place for reasoning; --allow-loss reasoning_content writes the row" in done.err
+    assert run("convert", "source.jsonl", "-t", "intel", "-o", "o.parquet").code == 0

@@ -196,15 +196,13 @@ def test_an_aborted_run_leaves_nothing(tmp_path):
 
 
 def test_a_rejected_run_keeps_quarantine_and_report_only_and_may_be_repeated(tmp_path):
-    for options in ({}, {"overwrite": True}, {"retry": True}):
+    for options in ({}, {"overwrite": True}, {}):
         sink = open_sink(tmp_path / "out", **options)
         feed(sink, end=3)
         sink.reject({"fmtkit": "0"})
         assert [*contents(tmp_path)] == ["out/quarantine.jsonl", "out/report.json"]
         assert find_resume(tmp_path / "out", FINGERPRINT) is None
-        with pytest.raises(OutputExistsError, match="of a run that wrote no rows; --overwrite"):
-            open_sink(tmp_path / "out")
-    write_whole(tmp_path / "out", retry=True)
+    write_whole(tmp_path / "out")
     assert "out/manifest.json" in contents(tmp_path)
 
 

@@ -38,19 +38,19 @@ def test_where_nothing_is_a_folder_may_be_made(tmp_path):
     refuse_existing(fill(tmp_path, {}), overwrite=False)
 
 
-def test_the_reasons_of_a_run_without_rows_may_be_replaced_if_asked(tmp_path):
+def test_the_reasons_of_a_run_without_rows_may_be_replaced_unless_they_were_changed(tmp_path):
     fill(tmp_path, REMAINS)
     refuse_existing(tmp_path, overwrite=True)
-    refuse_existing(tmp_path, overwrite=False, retry=True)
-    with pytest.raises(OutputExistsError, match="of a run that wrote no rows; --overwrite"):
+    refuse_existing(tmp_path, overwrite=False)
+    (tmp_path / "quarantine.jsonl").write_text("odd")
+    with pytest.raises(OutputExistsError, match="was changed since fmtkit wrote it"):
         refuse_existing(tmp_path, overwrite=False)
 
 
 def test_a_whole_folder_of_ours_may_be_replaced_only_if_asked(tmp_path):
     refuse_existing(fill(tmp_path, OURS), overwrite=True)
-    for retry in (False, True):
-        with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
-            refuse_existing(tmp_path, overwrite=False, retry=retry)
+    with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
+        refuse_existing(tmp_path, overwrite=False)
 
 
 @pytest.mark.parametrize("name", WRITTEN)

@@ -71,6 +71,8 @@ class ConversionRun:
         self.ledger = Ledger()
         self.progress = Progress()
         self.tiers = dict.fromkeys(TIERS, 0)
+        self._first_bad = ""
+        """Where the first bad row is that this run converted, and what is wrong with it."""
         self._first_open = 0
         """The first source that a checkpoint does not cover completely."""
         self._size = total_size(job.size for job in jobs)
@@ -107,7 +109,6 @@ class ConversionRun:
             self.format,
             fingerprint,
             overwrite=self.options.overwrite,
-            retry=self.options.resume,
             point=found.point,
         )
         if found.point is not None and found.point.state:
@@ -229,6 +230,7 @@ class ConversionRun:
             ledger = Ledger.from_dict(self.ledger.as_dict())
             ledger.merge(Ledger.from_dict(step.counts.ledger))
             reason = self._why_ended(step, ledger)
+            self._note_bad(step.source, self._first_of(step))
             if reason is not None:
                 records.close()
                 self.sink.quarantine(self._shifted(record, bad, step.bad_bytes))
@@ -249,13 +251,23 @@ class ConversionRun:
         self.progress.jump(task, counts)
 
     def _why_ended(self, step: Trace, ledger: Ledger) -> str | None:
-        rejects: list[Reject] = []
-        if step.first is not None:
-            row, line, code, message = step.first
-            rows, lines = self._before(step.source)
-            place = None if line is None else line + lines
-            rejects = [Reject(row + rows, place, code, None, message, b"")]
-        return why_ended(self.options, ledger, self.job.sources[step.source].name, rejects)
+        name = self.job.sources[step.source].name
+        return why_ended(self.options, ledger, name, self._first_of(step))
+
+    def _first_of(self, step: Trace) -> list[Reject]:
+        """Return the first bad row of a step of a task, if there is one."""
+        if step.first is None:
+            return []
+        row, line, code, message = step.first
+        rows, lines = self._before(step.source)
+        place = None if line is None else line + lines
+        return [Reject(row + rows, place, code, None, message, b"")]
+
+    def _note_bad(self, source: int, rejects: Sequence[Reject]) -> None:
+        if rejects and not self._first_bad:
+            first = rejects[0]
+            place = f"row {first.row}" if first.line is None else first.line
+            self._first_bad = f"{self.job.sources[source].name}:{place}: {first.message}"
 
     def _before(self, source: int) -> tuple[int, int]:
         """Return the rows and lines of a source before the next task."""
@@ -272,6 +284,7 @@ class ConversionRun:
 
     def _account(self, piece: Piece) -> None:
         self.ledger.add(piece, skipped=self.options.on_error == "skip")
+        self._note_bad(piece.source, piece.rejects)
         for tier in self.tiers:
             self.tiers[tier] += getattr(piece, tier)
         self.progress.add(piece)
@@ -301,7 +314,9 @@ class ConversionRun:
         read = self.ledger.rows_read
         rows = "the only row" if read == 1 else f"none of {read:,} rows"
         rows = f"{rows} could {'not ' * (read == 1)}be converted ({codes})"
-        return f"{rows}; nothing was written{self._where()}"
+        found = "" if read == 1 else "the first, "
+        first = f"; {found}{self._first_bad}" if self._first_bad else ""
+        return f"{rows}{first}; nothing was written{self._where()}"
 
     def _reject(self) -> None:
         self.sink.reject(self._report(()))

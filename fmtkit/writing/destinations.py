@@ -88,7 +88,6 @@ def open_sink(
     fingerprint: Mapping[str, Any],
     *,
     overwrite: bool,
-    retry: bool,
     point: ResumePoint | Resumption | None = None,
 ) -> Sink:
     """Start an output, or continue a folder from where `find` found it.
@@ -97,16 +96,15 @@ def open_sink(
         OutputExistsError: if it exists and may not be overwritten, or fmtkit did not write it.
         WriteError: if it cannot be created.
     """
-    flags = {"overwrite": overwrite, "retry": retry}
     if isinstance(out.path, ObjectPath):
         if out.format is not None:
-            return ObjectFileSink(out.path, format, **flags)
+            return ObjectFileSink(out.path, format, overwrite=overwrite)
         assert not isinstance(point, ResumePoint)
-        return ObjectFolderSink(out.path, format, fingerprint, resume=point, **flags)
+        return ObjectFolderSink(out.path, format, fingerprint, resume=point, overwrite=overwrite)
     if out.format is not None:
-        return FileSink(out.path, format, **flags)
+        return FileSink(out.path, format, overwrite=overwrite)
     assert not isinstance(point, Resumption)
-    return FolderSink(out.path, format, fingerprint, resume=point, **flags)
+    return FolderSink(out.path, format, fingerprint, resume=point, overwrite=overwrite)
 
 
 def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume: bool) -> None:
@@ -125,7 +123,7 @@ def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume:
         folders = (path, partial_name(path), working_folder.failed_name(path))
         refuse_sources(sources, folders=folders)
         if not (resume and working_folder.is_whole(path)):
-            working_folder.refuse_folder(path, overwrite=overwrite, retry=resume)
+            working_folder.refuse_folder(path, overwrite=overwrite)
     else:
         output = FileOutput(path)
         refuse_sources(sources, files=[*output.names, *output.failed.names])
@@ -144,10 +142,10 @@ def _refuse_object(
     if format is not None:
         output = ObjectFile(path)
         if not (resume and output.own_report() is not None):
-            output.refuse(overwrite=overwrite, retry=resume)
+            output.refuse(overwrite=overwrite)
         return
     store = Store(path)
     names = store.sizes()
     # The rest of an unfinished run is checked by --resume.
     if not (resume and (working_folder.MANIFEST in names or object_sinks.is_begun(names))):
-        object_sinks.refuse_folder(path, names, store, overwrite=overwrite, retry=resume)
+        object_sinks.refuse_folder(path, names, store, overwrite=overwrite)

@@ -46,10 +46,10 @@ class FileOutput:
         """Return every name that is written to, hidden ones too."""
         return [*hidden_names((self.rows, self.quarantine, self.report)), self.replaced]
 
-    def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
+    def refuse(self, *, overwrite: bool) -> None:
         """Raise OutputExistsError unless fmtkit wrote what is there, and it may be replaced.
 
-        With `retry` the quarantine and report of a run that wrote no rows may be, with `overwrite` all.
+        The quarantine and report of a run that wrote no rows always may be, rows only with `overwrite`.
         """
         there = [p for p in (self.rows, self.quarantine, self.report) if os.path.lexists(p)]
         if not there:
@@ -60,19 +60,19 @@ class FileOutput:
                 raise OutputExistsError(f"{path} is {what}; choose another name")
         files = [path for path in there if path != self.report]
         entries = self._entries(files)
-        for path in files:
-            hashed = overwrite or retry
-            refuse_unless_as_written(path, entries.get(path.name), self.report, hashed=hashed)
         is_whole = self.rows in there
-        if not (overwrite or (retry and not is_whole)):
-            what = "" if is_whole else ", of a run that wrote no rows"
-            raise OutputExistsError(f"{there[0]} exists already{what}; --overwrite replaces it")
+        for path in files:
+            hashed = overwrite or not is_whole
+            refuse_unless_as_written(path, entries.get(path.name), self.report, hashed=hashed)
+        if is_whole and not overwrite:
+            raise OutputExistsError(f"{there[0]} exists already; --overwrite replaces it")
 
     def _entries(self, files: Sequence[Path]) -> Mapping[str, Any]:
         """Return what the report says of the files; OutputExistsError if it is not this output's."""
         report = read_json(self.report)
         entries = entries_of(report)
-        if entries is not None and report["output"] != self.rows.name:
+        # What a run without rows left is no reason for another name.
+        if entries is not None and report["output"] in entries.keys() - {self.rows.name}:
             raise OutputExistsError(
                 f"{self.report} is the report of {report['output']}, and would be that of "
                 f"{self.rows.name} too; give OUT another name"
@@ -164,7 +164,7 @@ def refuse_file(path: Path, *, overwrite: bool, resume: bool = False) -> None:
         output.recover()
         if resume and output.rows.exists():
             return
-        output.refuse(overwrite=overwrite, retry=resume)
+        output.refuse(overwrite=overwrite)
         if output.rows.exists():
             failed = output.failed
             failed.recover()

@@ -92,7 +92,7 @@ def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | Non
 class FolderSink:
     """Shards of every split in `data/`, quarantine, manifest and report.
 
-    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
+    The quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
         OutputExistsError: if the folder exists and may not be overwritten, or fmtkit did not write it.
@@ -106,7 +106,6 @@ class FolderSink:
         fingerprint: Mapping[str, Any],
         *,
         overwrite: bool = False,
-        retry: bool = False,
         resume: ResumePoint | None = None,
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
@@ -116,7 +115,7 @@ class FolderSink:
         self._work = WorkingFolder(path)
         begun = Journal(fingerprint, overwrite=overwrite, id=uuid.uuid4().hex)
         self._journal = resume.journal if resume else begun
-        self._overwrite, self._retry = overwrite or self._journal.overwrite, retry
+        self._overwrite = overwrite or self._journal.overwrite
         self._shards = [*self._journal.shards]
         self._recorded = len(self._shards)
         self._counts = Counter(shard.split for shard in self._shards)
@@ -124,7 +123,7 @@ class FolderSink:
         self.report: Mapping[str, Any] = {}
         self._kept = path
         """Where the report and the quarantine end up."""
-        refuse_folder(path, overwrite=self._overwrite, retry=retry)
+        refuse_folder(path, overwrite=self._overwrite)
         with writing(path):
             if resume is None:
                 self._begin()
@@ -298,7 +297,7 @@ class FolderSink:
         write_json(self._work.out / REPORT, self.report)
         sync_folder(self._work.out)
         with writing(self.path):
-            refuse_existing(self._kept, overwrite=self._overwrite, retry=self._retry)
+            refuse_existing(self._kept, overwrite=self._overwrite)
             self._work.put_in_place(self._kept)
 
     def _remove_failed(self) -> None:

@@ -110,7 +110,7 @@ def find_resumption(path: ObjectPath, fingerprint: Mapping[str, Any]) -> Resumpt
 class ObjectFolderSink:
     """Shards of every split in `data/`, quarantine, report and manifest, on an object store.
 
-    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
+    The quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
         OutputExistsError: if the folder exists and may not be overwritten, or fmtkit did not write it, or
@@ -124,7 +124,6 @@ class ObjectFolderSink:
         fingerprint: Mapping[str, Any],
         *,
         overwrite: bool = False,
-        retry: bool = False,
         resume: Resumption | None = None,
         shard_bytes: int = SHARD_BYTES,
     ) -> None:
@@ -133,7 +132,7 @@ class ObjectFolderSink:
         self._store = Store(path)
         names = self._store.sizes()
         if resume is None:
-            refuse_folder(path, names, self._store, overwrite=overwrite, retry=retry)
+            refuse_folder(path, names, self._store, overwrite=overwrite)
         # What is to be overwritten is deleted before the first upload, the report last: while it
         # exists, nothing of this run does.
         is_untouched = resume is None or {MANIFEST, REPORT} & names.keys()
@@ -369,21 +368,19 @@ class ObjectFolderSink:
 class ObjectFileSink:
     """One file on an object store, its quarantine (if any row was bad) and its report next to it.
 
-    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
+    The quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
         OutputExistsError: if one of them exists and fmtkit did not write it, or may not overwrite it.
         WriteError: if the store refuses.
     """
 
-    def __init__(
-        self, path: ObjectPath, format: str, *, overwrite: bool = False, retry: bool = False
-    ) -> None:
+    def __init__(self, path: ObjectPath, format: str, *, overwrite: bool = False) -> None:
         self.path = path
         self.report: Mapping[str, Any] = {}
         self._output = ObjectFile(path)
-        self._overwrite, self._retry = overwrite, retry
-        self._output.refuse(overwrite=overwrite, retry=retry)
+        self._overwrite = overwrite
+        self._output.refuse(overwrite=overwrite)
         self._folder = tempfile.TemporaryDirectory(prefix="fmtkit-")
         self._rows = RowFile(Path(self._folder.name) / f"rows.{format}", format, hashed=True)
         self._bad = Spool(Path(self._folder.name) / QUARANTINE)
@@ -413,7 +410,7 @@ class ObjectFileSink:
         """Upload the quarantine, the rows and the report, in this order."""
         made = self._rows.close(closing.metadata)
         written = Written(self.path, made.rows, made.bytes, made.sha256)
-        self._output.refuse(overwrite=self._overwrite, retry=self._retry)
+        self._output.refuse(overwrite=self._overwrite)
         is_new = self._output.store.size(self._output.rows) is None
         # The previous report is deleted first, so that an existing report is true.
         self._output.store.delete([self._output.report, self._output.quarantine])
@@ -493,7 +490,7 @@ class ObjectFile:
         found = {name: self.store.size(name) for name in names}
         return {name: size for name, size in found.items() if size is not None}
 
-    def refuse(self, *, overwrite: bool, retry: bool = False) -> None:
+    def refuse(self, *, overwrite: bool) -> None:
         """Raise OutputExistsError unless fmtkit wrote what exists, and it may be replaced."""
         there = self._sizes()
         if not there:
@@ -506,10 +503,8 @@ class ObjectFile:
                 "give OUT another name"
             )
         _refuse_foreign(self.path.parent, files, report)
-        is_whole = self.rows in there
-        if not (overwrite or (retry and not is_whole)):
-            what = "" if is_whole else ", of a run that wrote no rows"
-            raise OutputExistsError(f"{self.path} exists already{what}; --overwrite replaces it")
+        if self.rows in there and not overwrite:
+            raise OutputExistsError(f"{self.path} exists already; --overwrite replaces it")
 
     def remove_failed(self) -> None:
         """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
@@ -559,7 +554,6 @@ def refuse_folder(
     store: Store,
     *,
     overwrite: bool,
-    retry: bool = False,
 ) -> None:
     """Raise OutputExistsError unless fmtkit wrote the files of a folder, and they may be replaced.
 
@@ -581,10 +575,8 @@ def refuse_folder(
     report = _json(store.read(REPORT))
     if not is_unfinished or REPORT in found:
         _refuse_foreign(path, {n: s for n, s in found.items() if n != REPORT}, report)
-    is_whole = MANIFEST in found
-    if not (overwrite or (retry and not is_whole)):
-        what = "" if is_whole else ", of a run that wrote no rows"
-        raise OutputExistsError(f"{path} exists already{what}; --overwrite replaces it")
+    if MANIFEST in found and not overwrite:
+        raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
 
 
 def is_begun(names: Mapping[str, int]) -> bool:

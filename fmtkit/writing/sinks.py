@@ -128,21 +128,19 @@ class RowFile:
 class FileSink:
     """One file, its quarantine (if any row was bad) and its report next to it.
 
-    With `retry` the quarantine and report of an earlier run that wrote no rows are replaced.
+    The quarantine and report of an earlier run that wrote no rows are replaced.
 
     Raises:
         OutputExistsError: if one of them exists and fmtkit did not write it, or may not overwrite it.
         WriteError: if it cannot be created.
     """
 
-    def __init__(
-        self, path: Path, format: str, *, overwrite: bool = False, retry: bool = False
-    ) -> None:
+    def __init__(self, path: Path, format: str, *, overwrite: bool = False) -> None:
         self.path = path
         self.report: Mapping[str, Any] = {}
         self._output = FileOutput(path)
-        self._overwrite, self._retry = overwrite, retry
-        refuse_file(path, overwrite=overwrite, resume=retry)
+        self._overwrite = overwrite
+        refuse_file(path, overwrite=overwrite)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self._decision: PartialFile | None = None
@@ -206,7 +204,7 @@ class FileSink:
     def _decide(self, report: Mapping[str, Any], files: Sequence[Written]) -> None:
         """Check again what exists, and write the complete report."""
         with writing(self.path):
-            self._output.refuse(overwrite=self._overwrite, retry=self._retry)
+            self._output.refuse(overwrite=self._overwrite)
         self.report, self._decision = self._output.decide(report, files)
 
     def _put_in_place(self) -> None:

@@ -136,7 +136,7 @@ def failed_name(path: Path) -> Path:
     return path.with_name(f"{path.name}.failed")
 
 
-def refuse_folder(path: Path, *, overwrite: bool, retry: bool = False) -> None:
+def refuse_folder(path: Path, *, overwrite: bool) -> None:
     """Raise OutputExistsError unless `path` may be written; restore what a killed run moved aside."""
     work = WorkingFolder(path)
     with writing(path):
@@ -146,16 +146,16 @@ def refuse_folder(path: Path, *, overwrite: bool, retry: bool = False) -> None:
                 f"{work.root} is not what a run left; choose another OUT or move it away"
             )
         work.restore()
-        refuse_existing(path, overwrite=overwrite, retry=retry)
+        refuse_existing(path, overwrite=overwrite)
         if is_whole(path):
             refuse_existing(failed_name(path), overwrite=True)
 
 
-def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None:
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise OutputExistsError unless `path` may become an output folder.
 
-    It may if there are only empty folders; with `overwrite` also if each file is as the report in the folder
-    says, with `retry` if they are only the quarantine and report of a run that wrote no rows.
+    It may if there are only empty folders, or only the quarantine and report of a run that wrote no rows;
+    with `overwrite` also if each file is as the report in the folder says.
     """
     if not os.path.lexists(path):
         return
@@ -171,6 +171,7 @@ def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None
     entries = entries_of(report)
     if entries is None and is_old(report):
         raise old_report(path / REPORT, [path])
+    whole = is_whole(path)
     for file in found:
         name = file.relative_to(path).as_posix()
         if name == REPORT and entries is not None and not file.is_symlink():
@@ -180,11 +181,9 @@ def refuse_existing(path: Path, *, overwrite: bool, retry: bool = False) -> None
                 f"{path} exists already and holds {name}, which fmtkit did not write; "
                 "choose another folder"
             )
-        refuse_unless_as_written(file, entries[name], path / REPORT, hashed=overwrite or retry)
-    whole = is_whole(path)
-    if not (overwrite or (retry and not whole)):
-        what = "" if whole else ", of a run that wrote no rows"
-        raise OutputExistsError(f"{path} exists already{what}; --overwrite replaces it")
+        refuse_unless_as_written(file, entries[name], path / REPORT, hashed=overwrite or not whole)
+    if whole and not overwrite:
+        raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
 
 
 def is_whole(path: Path) -> bool:
