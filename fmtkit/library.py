@@ -258,7 +258,7 @@ def render(
     Raises:
         TemplateError: if the template fails on a row, which is named, or a message has an unknown key.
         UnknownNameError: if there is no such template.
-        OptionError: if tools or a generation prompt are given with a table.
+        OptionError: if `batch` is neither, or tools or a generation prompt are given with a table.
 
     Example:
         >>> fmtkit.render([{"role": "user", "content": "Hi"}], "chatml", add_generation_prompt=True)
@@ -266,6 +266,12 @@ def render(
     """
     found = _template(template, tokenizer, tools)
     if not isinstance(batch, pa.Table | pa.RecordBatch):
+        is_list = isinstance(batch, Sequence) and not isinstance(batch, str | bytes)
+        if not is_list or not all(isinstance(message, Mapping) for message in batch):
+            raise OptionError(
+                f"render: {batch!r:.60} is no conversation; give a table, or a list of messages such as "
+                '[{"role": "user", "content": "Hi"}]'
+            )
         return _conversation(batch, found, tools, add_generation_prompt=add_generation_prompt)
     if tools is not None or add_generation_prompt:
         raise OptionError(

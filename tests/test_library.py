@@ -301,3 +301,9 @@ def test_what_cannot_be_a_source_is_an_error():
             fmtkit.table(source, "intel")
     with pytest.raises(OptionError, match="SOURCE"):
         fmtkit.table([], "intel")
+
+
+@pytest.mark.parametrize("batch", ["Hi", b"Hi", {"role": "user"}, ["Hi"], 5, None])
+def test_what_is_no_conversation_is_not_rendered(batch):
+    with pytest.raises(fmtkit.FmtkitError, match="no conversation; give a table, or a list of"):
+        fmtkit.render(batch, "chatml")

@@ -191,7 +191,7 @@ class RowOptions(SourceOptions):
     )
     on_overlong: str = option(
         CHOICE,
-        "keep, drop, truncate-start, truncate-end or fail.",
+        "keep, drop, truncate-start, truncate-end, or fail: the row is a bad one.",
         default="keep",
         choices=OVERLONG,
         keys=("excess_length_strategy",),
