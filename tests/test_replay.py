@@ -156,6 +156,14 @@ def test_what_cannot_be_replayed_is_one_line_and_changes_nothing() -> None:
     refused(3, "no longer there", quarantine, "--fix", "fix.mend")
 
 
+def test_a_plugin_that_the_run_did_not_have_is_named() -> None:
+    write(Path("s.jsonl"), wrong_lines())
+    fmtkit.convert("s.jsonl", "intel", "out.jsonl")
+    Path("new.py").write_text("x = 1")
+    done = run("replay", "out.quarantine.jsonl", "--plugin", "new.py")
+    assert "did not use new.py; replay it with the plugins that it had" in str(done.exception)
+
+
 def test_a_plugin_of_the_run_must_be_given_again() -> None:
     Path("mine.py").write_text(
         "from fmtkit.columns import Text\nfrom fmtkit.columns.dialogs import pair\n"

@@ -336,6 +336,12 @@ def _hash_of(path: Path, *, in_ranges: bool) -> str:
 
 def _check_alike(run: Run, now: Mapping[str, Any]) -> None:
     """Raise ResumeError unless version, template and code are what they were."""
+    added = sorted(set(now["code"]) - set(run.fingerprint.get("code", {})))
+    if added:
+        raise ResumeError(
+            f"the run of {run.quarantine} did not use {', '.join(added)}; replay it with the plugins "
+            "that it had"
+        )
     for key, what in (("fmtkit", "fmtkit"), ("template", "the template"), ("code", "the code")):
         if now[key] != run.fingerprint.get(key):
             raise ResumeError(
