@@ -70,7 +70,6 @@ FAULTS = {
 WHOLE = "base_model: a/m\ndatasets: [{path: a/b}]\n"
 # The same for what TRL and transformers refuse in their own source, whose text is theirs.
 RULES = {
-    "padding_free: true": "padding_free",
     "logging_steps: 2.5": "logging_steps",
     "dataloader_prefetch_factor: 2": "prefetch_factor",
     "lr_scheduler: reduce_lr_on_plateau": "requires an eval strategy",
@@ -331,7 +330,7 @@ def test_a_plan_names_the_checks_that_wait_for_the_data(tmp_path):
     raw = run_of(tmp_path, rl="kto")
     plan = train(raw, dry_run=True).plan
     assert [code for code, *_ in plan.waiting] == ["no_rows", "labels"]
-    assert "to be checked with data" in str(plan)
+    assert "when the rows are converted" in str(plan)
     assert plan.to_json()["waiting"][1]["check"] == "labels"
     with pytest.raises(OptionError, match=r"fewer than a batch of 9 \[labels\]"):
         train({**raw, "micro_batch_size": 9}, prepare=True)
@@ -394,3 +393,17 @@ def test_a_key_that_does_nothing_without_another_is_a_note(key, other, value):
     assert said in notes(**{key: value})
     on = {"use_vllm": True, "replay_buffer_size": 4, "reroll_start_fraction": 0.5}
     assert said not in notes(**{key: value, other: on.get(other, True), "use_vllm": True})
+
+
+def test_a_plan_is_grouped_by_what_was_set_what_follows_and_what_is_checked_later(tmp_path):
+    plan = train(run_of(tmp_path, learning_rate=1e-3), dry_run=True).plan
+    groups = plan.groups()
+    assert list(groups)[1:4] == ["set by you", "follows from it", "checked later"]
+    given = {setting.origin for setting in plan.config.settings.values()}
+    assert all(origin.partition(".")[0] in given for *_, origin in groups["set by you"])
+    assert not [line for line in groups["follows from it"] if line[2] in given]
+    assert groups["checked later"] == [
+        ("check", "when the rows are converted", "there are rows to train on")
+    ]
+    assert "no rows" not in str(plan)
+    assert plan.lines() == [line for lines in groups.values() for line in lines]

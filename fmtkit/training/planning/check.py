@@ -81,6 +81,8 @@ class Check(Generic[S]):
     find: Find[S]
     concerns: Callable[[S], bool] = _always
     """Whether the check applies."""
+    promise: str = ""
+    """What holds if the check passes, for the plan of a dry run that leaves it for later."""
 
 
 def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> None:

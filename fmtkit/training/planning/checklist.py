@@ -170,14 +170,22 @@ RUN: tuple[Check[Run], ...] = (
         "a vLLM server or NeMo Gym that cannot work with the run",
         _check_servers,
         _has_servers,
+        "the servers answer, and fit the run",
     ),
-    Check("no_rows", "data", "no rows to train on", checks.find_no_rows),
+    Check(
+        "no_rows",
+        "data",
+        "no rows to train on",
+        checks.find_no_rows,
+        promise="there are rows to train on",
+    ),
     Check(
         "answered_prompts",
         "data",
         "prompts that end with an answer",
         online.find_prompts,
         online.answers_prompts,
+        "no prompt holds its answer",
     ),
     Check(
         "labels",
@@ -185,6 +193,7 @@ RUN: tuple[Check[Run], ...] = (
         "labels that are all the same, or fewer rows than one batch",
         checks.find_labels,
         checks.has_labels,
+        "labels of both kinds, in rows enough for a batch",
     ),
 )
 """Checks of a complete plan, before anything is converted, and checks of the converted rows."""

@@ -104,7 +104,7 @@ class Plan:
 
     def __str__(self) -> str:
         """Return the plan as a table."""
-        return _aligned(self.lines())
+        return _aligned(self.groups())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the plan, with what is missing first."""
@@ -116,7 +116,11 @@ class Plan:
 
     def lines(self) -> list[tuple[str, str, str]]:
         """Return the lines of the plan: name, value, origin."""
-        rows: list[tuple[str, str, str]] = [
+        return [line for lines in self.groups().values() for line in lines]
+
+    def groups(self) -> dict[str, list[tuple[str, str, str]]]:
+        """Return the lines of the plan by what they are: set, following from it, checked later."""
+        run: list[tuple[str, str, str]] = [
             ("method", self.method, self.runner.about),
             ("trainer", self.runner.trainer, self.package),
             ("model", self.model or "-", ""),
@@ -124,22 +128,42 @@ class Plan:
             ("run folder", str(self.run), ""),
         ]
         for kind, entries in (("dataset", self.datasets), ("test dataset", self.test_datasets)):
-            rows += [
+            run += [
                 (kind, entry.source, f"{entry.reading.type} -> {entry.table}") for entry in entries
             ]
         if limits := few_steps(self):
-            rows.append((f"rows of {counted(limits.steps, 'step')}", *limits.described()))
-        groups = self.to_json()["arguments"]
-        for group, arguments in groups.items() if isinstance(groups, Mapping) else ():
-            rows += [
-                (f"{group}: {name}", _short(a["value"]), a["origin"])
-                for name, a in arguments.items()
-            ]
-        rows.append(("launch", self.launch.profile, " ".join(self.launch.command)))
-        rows += [("missing", name, "needed to train") for name in self.missing]
-        rows += [(f"to be checked with {n}", code, about) for code, n, about in self.waiting]
-        rows += [("note", note, "") for note in self.notes]
-        return [(name, public(value), public(origin)) for name, value, origin in rows]
+            run.append((f"rows of {counted(limits.steps, 'step')}", *limits.described()))
+        arguments = self.to_json()["arguments"]
+        values = [
+            (f"{group}: {name}", _short(a["value"]), a["origin"])
+            for group, named in (arguments.items() if isinstance(arguments, Mapping) else ())
+            for name, a in named.items()
+        ]
+        origins = tuple(setting.origin for setting in self.config.settings.values())
+        # Parts of a mapping have its origin and their own name behind it.
+        was_set = [line for line in values if line[2].startswith(origins)]
+        launch = ("launch", self.launch.profile, " ".join(self.launch.command))
+        later = [("check", _LATER.get(needs, needs), about) for _, needs, about in self.waiting]
+        groups = {
+            "": run,
+            "still to be set": [("missing", name, "needed to train") for name in self.missing],
+            "set by you": was_set,
+            "follows from it": [*(line for line in values if line not in was_set), launch],
+            "checked later": later,
+            "notes": [("note", note, "") for note in self.notes],
+        }
+        return {
+            title: [(name, public(value), public(origin)) for name, value, origin in lines]
+            for title, lines in groups.items()
+            if lines
+        }
+
+
+_LATER: Mapping[str, str] = {
+    "servers": "when the servers are asked",
+    "data": "when the rows are converted",
+}
+"""What a check needs that no dry run has -> when it is made."""
 
 
 def plan(
@@ -412,7 +436,19 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _aligned(rows: Sequence[tuple[str, str, str]]) -> str:
+_WIDE = 60
+"""Characters of a value beyond which the origin no longer stands below the others."""
+
+
+def _aligned(groups: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
+    rows = [row for lines in groups.values() for row in lines]
     first = max(len(row[0]) for row in rows)
-    second = min(max(len(row[1]) for row in rows if row[0] != "note"), 60)
-    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows)
+    second = max((n for row in rows if row[0] != "note" and (n := len(row[1])) <= _WIDE), default=0)
+    parts = [
+        [
+            *filter(None, [title]),
+            *(f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in lines),
+        ]
+        for title, lines in groups.items()
+    ]
+    return "\n\n".join("\n".join(part) for part in parts)

@@ -146,7 +146,9 @@ def _looked_at(run: Run) -> Plan:
     absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
     seen = (*at_hand.notes(run.plan.resolution), *first_rows.notes(run))
     notes = dict.fromkeys((*run.plan.notes, *absent, *seen))
-    later = tuple((check.code, check.needs, check.about) for check in checklist.waiting(run))
+    later = tuple(
+        (check.code, check.needs, check.promise or check.about) for check in checklist.waiting(run)
+    )
     return replace(run.plan, notes=tuple(notes), waiting=later)
 
 
