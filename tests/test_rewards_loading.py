@@ -6,7 +6,7 @@ import pytest
 import reward_modules as modules
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.rl.rewards import RewardOptions, entries, load_rewards, read_options
+from fmtkit.training.rl.rewards import RewardOptions, Rewards, entries, load_rewards, read_options
 
 
 @pytest.fixture(autouse=True)
@@ -136,3 +136,11 @@ def test_options_of_the_run_are_read_strictly():
     for key in ("reward_num_workers", "reward_timeout", "streaming_min_groups"):
         with pytest.raises(OptionError, match=key):
             read_options({key: 0})
+
+
+def test_a_misspelt_argument_of_trls_is_answered_with_the_argument():
+    def reward(completions, completions_ids, **_):
+        return [0.0] * len(completions)
+
+    with pytest.raises(OptionError, match="did you mean 'completion_ids'"):
+        Rewards([reward], RewardOptions()).check_columns(["prompt", "answer"])

@@ -237,7 +237,7 @@ def check_columns(called: Called, columns: Collection[str]) -> None:
         is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
         if not is_named or parameter.default is not parameter.empty or parameter.name in given:
             continue
-        near = near_match(parameter.name, columns)
+        near = near_match(parameter.name, {*_OURS, *columns})
         advice = f"did you mean {near!r}?" if near else f"they have {', '.join(sorted(columns))}"
         raise OptionError(
             f"reward {called.label} takes {parameter.name!r}, which the rows do not have; {advice}"
