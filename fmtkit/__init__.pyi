@@ -80,6 +80,7 @@ def convert(
     max_length: int | None = ...,
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
+    eos: str | None = ...,
     seed: int = ...,
     val_size: float | str | None = ...,
     split_by: Literal["prompts", "rows"] = ...,
@@ -156,6 +157,7 @@ def read(
     max_length: int | None = ...,
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
+    eos: str | None = ...,
     seed: int = ...,
 ) -> Iterator[pa.RecordBatch]: ...
 
@@ -196,6 +198,7 @@ def table(
     max_length: int | None = ...,
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
+    eos: str | None = ...,
     seed: int = ...,
 ) -> pa.Table: ...
 
@@ -258,5 +261,6 @@ def validate(
     max_length: int | None = ...,
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
+    eos: str | None = ...,
     seed: int = ...,
 ) -> Findings: ...

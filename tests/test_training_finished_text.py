@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("trl")
 
+import tiny_training as tiny
+
 from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
 from fmtkit.training.config import config_words
 from fmtkit.training.planning import plan as planning
@@ -131,3 +133,52 @@ def test_an_error_that_names_no_flag_is_the_same_error():
     with pytest.raises(UnknownNameError) as found, config_words.advice():
         raise error
     assert found.value is error
+
+
+@pytest.mark.parametrize(
+    ("row", "replies"),
+    [
+        ({"text": "a b"}, ["text"]),
+        ({"prompt": "q ", "completion": "a"}, ["completion"]),
+        ({"prompt": "q ", "chosen": "a", "rejected": "b</s>"}, ["chosen", "rejected"]),
+        ({"prompt": "q ", "completion": "a", "label": True}, ["completion"]),
+    ],
+)
+def test_each_reply_of_text_ends_once_where_that_is_asked_for(row, replies):
+    import fmtkit
+
+    method = "kto" if "label" in row else "dpo" if "chosen" in row else "sft"
+    [made] = fmtkit.table([row], "passthrough", method=method, eos="</s>").to_pylist()
+    assert made == row | {name: row[name].removesuffix("</s>") + "</s>" for name in replies}
+
+
+@pytest.mark.parametrize(
+    ("row", "type_", "message"),
+    [
+        (MESSAGES, "passthrough", "makes a Preference: its template ends them"),
+        ({"prompt": "q"}, "passthrough", "makes a Prompt: its rows have no reply of text"),
+        ({"text": "t"}, "completion", "makes a Segments: its rows have no reply of text"),
+    ],
+)
+def test_an_end_of_what_does_not_end_as_text_is_refused(row, type_, message):
+    import fmtkit
+
+    with pytest.raises(OptionError, match=message):
+        fmtkit.table([row], type_, eos="</s>")
+
+
+def test_a_plan_says_that_text_does_not_end_and_how_it_would(tmp_path):
+    import fmtkit
+
+    model = tiny.make_model(tmp_path / "model")
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(TEXTS) + "\n", encoding="utf-8")
+
+    def notes(**entry: object) -> list[str]:
+        keys = {"base_model": model, "rl": "dpo", "output_dir": str(tmp_path / "run")}
+        plan = fmtkit.train({**keys, "datasets": [{"path": str(file), **entry}]}, dry_run=True).plan
+        return [note for note in plan.notes if "prerendered text do not end with" in note]
+
+    [said] = notes()
+    end = said.partition("set eos: '")[2].partition("'")[0]
+    assert notes(eos=end) == []

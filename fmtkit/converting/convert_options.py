@@ -196,6 +196,11 @@ class RowOptions(SourceOptions):
         choices=OVERLONG,
         keys=("excess_length_strategy",),
     )
+    eos: str | None = option(
+        TEXT,
+        "Token that ends each reply of prerendered text, where it does not yet, such as </s>.",
+        keys=("datasets.eos",),
+    )
     seed: int = option(NUMBER, "Seed of the split and of random pairs.", default=0, keys=("seed",))
 
     as_made: bool = False

@@ -88,6 +88,8 @@ class TextStage:
     """The tokenizer of `--as tokens`."""
     table: type[Table] = Conversation
     """What the rows are."""
+    eos: str | None = None
+    """What ends each reply of prerendered text."""
 
     @classmethod
     def of(
@@ -97,6 +99,7 @@ class TextStage:
 
         Raises OptionError where they contradict each other, TemplateError where there is no template.
         """
+        _check_eos(options, converter, table)
         template = _template(name, options)
         template = template.at(options.now) if template is not None else None
         limit = _limit(options)
@@ -107,7 +110,7 @@ class TextStage:
                 raise OptionError(f"--as messages: type {name.type} makes text; use --as text")
             form = "text" if converter.text else "messages"
             text_source = converter.text or table is Stepwise
-            return cls(form, None, converter.wide, text_source, limit, table=table)
+            return cls(form, None, converter.wide, text_source, limit, table=table, eos=options.eos)
         form = options.form or ("text" if template is not None else "messages")
         # Types that make text were handled above; for the others a template may only serve to count tokens.
         form = "messages" if form == AS_MADE else form
@@ -168,6 +171,8 @@ class TextStage:
         if not table.num_rows:
             return Done(buffers.empty_table(self.schema(table.schema)), np.arange(0))
         cuts = cuts or {}
+        if self.eos:
+            table = _ended(table, self.eos, self.table)
         done = Done(table, np.arange(table.num_rows))
         if (
             self.template is not None
@@ -189,6 +194,45 @@ class TextStage:
         )
 
 
+<<<<<<< HEAD
+=======
+def _set_aside(schema: pa.Schema, table: type[Table]) -> pa.Schema:
+    """Return a schema in which a kept column that is called like a dialog (`chosen`) has a different name."""
+    own = set(table.column_names())
+    own |= {text for name, text in TEXT_NAMES.items() if name in own}
+    aside = _NAMES - own
+    return pa.schema([f.with_name(_ASIDE + f.name) if f.name in aside else f for f in schema])
+
+
+def _put_back(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the names that the columns had."""
+    return pa.schema([f.with_name(f.name.removeprefix(_ASIDE)) for f in schema])
+
+
+def _check_eos(options: RowOptions, converter: Converter, table: type[Table]) -> None:
+    """Raise OptionError for an end of replies where the rows have no replies of prerendered text."""
+    has_replies = {*REPLIES, "messages"} & set(table.column_names())
+    if options.eos is not None and not (converter.text and has_replies):
+        why = "its template ends them" if has_replies else "its rows have no reply of text"
+        raise OptionError(
+            f"--eos {options.eos}: ends replies of prerendered text; type {options.type} makes a "
+            f"{table.name()}: {why}"
+        )
+
+
+def _ended(table: pa.Table, eos: str, of: type[Table]) -> pa.Table:
+    """Return rows of text each of whose replies ends with a token, once."""
+    own = {TEXT_NAMES.get(name, name) for name in of.column_names()}
+    for name in ("text", *REPLIES):
+        if name in own and name in table.schema.names and pa.types.is_string(table.schema.field(name).type):
+            column = table.column(name)
+            ended = pc.binary_join_element_wise(column, eos, "")
+            column = pc.if_else(pc.ends_with(column, eos), column, ended)
+            table = table.set_column(table.schema.get_field_index(name), table.field(name), column)
+    return table
+
+
+>>>>>>> 1116136 (Offer eos, which ends each reply of prerendered text, and say in the plan where replies do not end)
 def _check_cut(action: str, table: type[Table]) -> None:
     """Raise OptionError for a cut that rows of this table do not survive."""
     why = _UNCUT.get(table.name())

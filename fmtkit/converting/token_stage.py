@@ -44,6 +44,8 @@ class TokenStage:
         """Load what the type needs; raises OptionError if tokenizer or length is not given."""
         if options.tokenizer is None:
             raise OptionError(f"type {name.type} makes tokens: give --tokenizer")
+        if options.eos is not None:
+            raise OptionError(f"--eos {options.eos}: type {name.type} makes tokens, not text")
         if options.min_length is not None:
             raise OptionError(
                 f"type {name.type} pads its rows to one length: leave --min-length out "

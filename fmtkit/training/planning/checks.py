@@ -6,7 +6,7 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,8 @@ from fmtkit.training.run.job import Source
 from fmtkit.training.vllm import gpus
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from fmtkit.training.planning.plan import Plan
 
 _LOOK = 1000
@@ -248,14 +250,31 @@ def has_labels(run: Run) -> bool:
 
 def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
     """Return notes on converted rows that do not prevent training."""
+    import pyarrow.parquet as pq
+
     if not any(dataset.reading.is_text for dataset in plan.datasets):
         return []
-    open_ended, count, end = _open_ended(plan, [file for source in train for file in source.files])
+    files = [file for source in train for file in source.files]
+    tables = (
+        pq.ParquetFile(file).read(columns=[n for n in _REPLIES if n in pq.read_schema(file).names])
+        for file in files
+    )
+    return end_remark(plan, tables)
+
+
+def end_remark(plan: "Plan", tables: Iterable["pa.Table"]) -> list[str]:
+    """Return a note on replies of prerendered text, among the first rows, that do not end.
+
+    TRL by itself adds the tokenizer's EOS to text; here text is trained on as it is.
+    """
+    if not any(dataset.reading.is_text for dataset in plan.datasets):
+        return []
+    open_ended, count, end = _open_ended(plan, tables)
     if not open_ended:
         return []
     return [
-        f"{open_ended} of {count} replies of prerendered text do not end with {end}: the model does "
-        "not learn to stop; write it at the end of the reply's format"
+        f"{open_ended} of {count} replies of prerendered text do not end with {end}, and none is added: the "
+        f"model does not learn to stop; set eos: '{end}' beside its path, or write it into the rows"
     ]
 
 
@@ -282,23 +301,21 @@ def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
 
 
 _TEXT = ("string", "large_string")
+_REPLIES = ("chosen", "completion", "text")
 
 
-def _open_ended(plan: "Plan", files: Sequence[str]) -> tuple[int, int, str]:
+def _open_ended(plan: "Plan", tables: Iterable["pa.Table"]) -> tuple[int, int, str]:
     """Count replies among the first rows that do not end with the tokenizer's end of text."""
-    import pyarrow.parquet as pq
-
     from fmtkit.tokenizers import tokens
 
     folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
     end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
     unended = count = 0
-    for file in files if end else ():
-        schema = pq.read_schema(file)
-        for name in ("chosen", "completion", "text"):
-            if name not in schema.names or str(schema.field(name).type) not in _TEXT:
+    for table in tables if end else ():
+        for name in _REPLIES:
+            if name not in table.schema.names or str(table.schema.field(name).type) not in _TEXT:
                 continue
-            column = pq.ParquetFile(file).read(columns=[name]).column(name).slice(0, _LOOK)
+            column = table.column(name).slice(0, _LOOK)
             count += len(column)
             unended += sum(not text.rstrip().endswith(end) for text in column.to_pylist())
     return unended, count, end

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.training.config import config_words
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run
 
 _LEFT_OUT = "content_dropped"
@@ -89,11 +90,13 @@ def _rows_at_most(run: Run) -> int | None:
 
 def notes(run: Run) -> list[str]:
     """Return what the plan says of first rows that are bad, too long, or lose something."""
-    return [
+    lines = [
         f"datasets: {rows.source}: {line}"
         for rows in run.first_rows.values()
         for line in _notes(rows)
     ]
+    tables = (table for rows in run.first_rows.values() for table in rows.tables)
+    return [*lines, *checks.end_remark(run.plan, tables)]
 
 
 def _notes(rows: FirstRows) -> Iterator[str]:
