@@ -84,6 +84,8 @@ CASES: dict[str, Case] = {
     "max_length": Case(40),
     "min_length": Case(40),
     "on_overlong": Case("fail", {"sequence_len": 40}),
+    # Messages are refused: their template ends them.
+    "eos": Case("</s>"),
     "seed": Case(7, SPLIT),
     "val_size": Case(3),
     "split_by": Case("prompts", SPLIT),
