@@ -6,6 +6,7 @@ from fmtkit.columns.kinds import ROLES
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.suggestions import methods_for
+from fmtkit.core import runner
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.tables import table_for
 from fmtkit.formats.registry import Converter
@@ -72,9 +73,12 @@ def _leaves(read: Converter, whole: Converter | None, sample: Sequence[Row]) -> 
 
 
 def _methods(table: str) -> list[str]:
-    """Return the first methods to name for a table: those that most configs train it with."""
-    usual = ("sft", "grpo")
-    return sorted(methods_for(table), key=lambda method: method not in usual)[:_FEW]
+    """Return the first methods to name for a table: the default one, then those with most of a config."""
+
+    def order(method: str) -> tuple[bool, int]:
+        return method != runner.DEFAULT, -len(runner.find(method).sections)
+
+    return sorted(methods_for(table), key=order)[:_FEW]
 
 
 def _choose(sample: Sequence[Row], method: str | None, dataset: DatasetPlan) -> Converter | None:
