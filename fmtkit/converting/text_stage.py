@@ -194,21 +194,6 @@ class TextStage:
         )
 
 
-<<<<<<< HEAD
-=======
-def _set_aside(schema: pa.Schema, table: type[Table]) -> pa.Schema:
-    """Return a schema in which a kept column that is called like a dialog (`chosen`) has a different name."""
-    own = set(table.column_names())
-    own |= {text for name, text in TEXT_NAMES.items() if name in own}
-    aside = _NAMES - own
-    return pa.schema([f.with_name(_ASIDE + f.name) if f.name in aside else f for f in schema])
-
-
-def _put_back(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the names that the columns had."""
-    return pa.schema([f.with_name(f.name.removeprefix(_ASIDE)) for f in schema])
-
-
 def _check_eos(options: RowOptions, converter: Converter, table: type[Table]) -> None:
     """Raise OptionError for an end of replies where the rows have no replies of prerendered text."""
     has_replies = {*REPLIES, "messages"} & set(table.column_names())
@@ -224,7 +209,11 @@ def _ended(table: pa.Table, eos: str, of: type[Table]) -> pa.Table:
     """Return rows of text each of whose replies ends with a token, once."""
     own = {TEXT_NAMES.get(name, name) for name in of.column_names()}
     for name in ("text", *REPLIES):
-        if name in own and name in table.schema.names and pa.types.is_string(table.schema.field(name).type):
+        if (
+            name in own
+            and name in table.schema.names
+            and pa.types.is_string(table.schema.field(name).type)
+        ):
             column = table.column(name)
             ended = pc.binary_join_element_wise(column, eos, "")
             column = pc.if_else(pc.ends_with(column, eos), column, ended)
@@ -232,7 +221,6 @@ def _ended(table: pa.Table, eos: str, of: type[Table]) -> pa.Table:
     return table
 
 
->>>>>>> 1116136 (Offer eos, which ends each reply of prerendered text, and say in the plan where replies do not end)
 def _check_cut(action: str, table: type[Table]) -> None:
     """Raise OptionError for a cut that rows of this table do not survive."""
     why = _UNCUT.get(table.name())
