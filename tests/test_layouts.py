@@ -65,7 +65,12 @@ def guessed(path: str):
 def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_path: Path) -> None:
     bad = {reject["line"] for reject in case.lines("quarantine.jsonl")}
     rows = [line for number, line in enumerate(read_lines(case.source), 1) if number not in bad]
-    best = guessed(renamed(rows, tmp_path))[0]
+    found = guessed(renamed(rows, tmp_path))
+    if str(case) == "user_defined.default/instruction":
+        # Columns q, more and a, all of text: plain text of one of them would lose the others.
+        assert not found
+        return
+    best = found[0]
     wanted = {case.name} | SAME.get(str(case), set())
     if "ebft" in case.name and case.name != "ebft_opencode.transform":
         wanted.add("openai")
@@ -128,7 +133,8 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, capsys, row, type, c
     path = written([row] * 3, tmp_path)
     guesses = guessed(path)
     found = {guess.type: guess for guess in guesses}
-    assert guesses[0].certainty == "unsure"
+    # By other names a reading is at most likely.
+    assert guesses[0].certainty in ("likely", "unsure")
     assert dict(found[type].columns) == columns
     assert guesses[0].type == type
     command = shlex.split(found[type].command or "")

@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
     "workers": Case(2, changes=False),
     "plugins": Case(["debate.py"], {"type": "debate"}, tuple(RENAMED)),
     "keep": Case(["id"]),
+    "ignore": Case(["id"]),
     "on_error": Case("skip"),
     "max_errors": Case("1%"),
     "max_length": Case(40),
@@ -128,6 +129,7 @@ def told(folder: Path) -> dict[str, Any]:
         ],
         "names": sorted(file.name for file in (folder / "data").glob("*.parquet")),
         "terms": {name: report.get(name) for name in terms},
+        "not used": report.get("ignored_columns"),
         "hashed": [bool(source.get("sha256")) for source in report["sources"]],
         "quarantine": (folder / "quarantine.jsonl").exists(),
     }

@@ -173,7 +173,7 @@ def test_validate_and_the_terminal_name_the_columns(tmp_path, capsys):
     for command, more in (("validate", []), ("convert", out)):
         done = runs.fmtkit(capsys, command, source, "--type", "intel", *more)
         assert done.code == 0
-        assert "turns not read" in done.err
+        assert "not read, rows by column" in done.err
         assert "1  history" in done.err
 
 

@@ -54,6 +54,14 @@ class FlagKind(Kind):
 
 
 @dataclass(frozen=True)
+class MappedFlagKind(FlagKind):
+    """A flag whose `texts` map numbers or booleans too, as JSON writes them: 5 is a good reply."""
+
+    words: ClassVar[str] = "a value of label_map"
+    open: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class BoolKind(FlagKind):
     """true or false and nothing else."""
 

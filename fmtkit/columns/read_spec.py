@@ -33,6 +33,7 @@ from fmtkit.columns.kinds import (
     FlagKind,
     Kind,
     ListKind,
+    MappedFlagKind,
     MessageKey,
     NumberKind,
     OpenKind,
@@ -59,6 +60,13 @@ class BoolNode:
     """true or false; with `numbers` also 0 and 1 as integers or reals; and these texts."""
 
     numbers: bool
+    texts: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class MarkNode:
+    """A text, number or boolean that a map makes a flag; only the strict parser reads it."""
+
     texts: tuple[tuple[str, bool], ...]
 
 
@@ -189,6 +197,7 @@ MARK = "\ue000"
 Node: TypeAlias = (
     TextNode
     | BoolNode
+    | MarkNode
     | IntNode
     | DoubleNode
     | RawNode
@@ -238,6 +247,11 @@ def _(kind: TextKind) -> Node:
 @node_of.register
 def _(kind: FlagKind) -> Node:
     return BoolNode(kind.numbers, tuple(kind.texts.items()))
+
+
+@node_of.register
+def _(kind: MappedFlagKind) -> Node:
+    return MarkNode(tuple(kind.texts.items()))
 
 
 @node_of.register

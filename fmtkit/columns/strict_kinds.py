@@ -17,6 +17,7 @@ from fmtkit.columns.kinds import (
     FlagKind,
     Kind,
     ListKind,
+    MappedFlagKind,
     MessageKey,
     NumberKind,
     OpenKind,
@@ -84,6 +85,20 @@ def _(kind: FlagKind, value: Any) -> bool:
     if isinstance(value, bool):
         return True
     return kind.numbers and isinstance(value, int | float) and value in (0, 1)
+
+
+@holds.register
+def _(kind: MappedFlagKind, value: Any) -> bool:
+    return mark_of(value) in kind.texts
+
+
+def mark_of(value: Any) -> str:
+    """Return how a label map names a value: a text as it is, a number or a boolean as JSON writes it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value).lower()
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 @holds.register
@@ -385,6 +400,11 @@ def _(kind: TextKind, value: Any) -> str:
 @value_of.register
 def _(kind: FlagKind, value: Any) -> bool:
     return kind.texts[value] if isinstance(value, str) else bool(value)
+
+
+@value_of.register
+def _(kind: MappedFlagKind, value: Any) -> bool:
+    return kind.texts[mark_of(value)]
 
 
 @value_of.register

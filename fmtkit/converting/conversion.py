@@ -17,6 +17,7 @@ from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import Rule
 from fmtkit.converting import unread_turns
 from fmtkit.converting.binding import Binding
+from fmtkit.converting.unread_turns import code_of
 from fmtkit.core import user_modules
 from fmtkit.core.codes import PRECEDENCE, Reject
 from fmtkit.core.errors import OptionError
@@ -107,14 +108,18 @@ def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
         counts[name] += count
         within[column] += count if column else 0
     out = out.drop([f"__warn_{i}" for i in range(len(warnings))])
-    unread, rows = _unread(frame, out, binding)
-    counts["unread_turns"] += rows
+    unread, codes = _unread(frame, out, binding)
+    counts += codes
     unread += within
     return Converted(expand(out, columns), bad, +counts, unread)
 
 
-def _unread(frame: pl.DataFrame, out: pl.DataFrame, binding: Binding) -> tuple[Counter[str], int]:
-    """Count the rows in which a watched column carries turns that were not read."""
+def _unread(
+    frame: pl.DataFrame, out: pl.DataFrame, binding: Binding
+) -> tuple[Counter[str], Counter[str]]:
+    """Count by column and by code the rows in which a watched column carries what was not read."""
+    codes = {column.label: code_of(column.kind) for column in binding.watched}
+    codes |= {name: code_of(kind) for name, kind in binding.carried.items()}
     carried = {column.label: frame.get_column(column.name) for column in binding.watched}
     carried |= {
         column.label: binding.carried[column.label].of(frame.get_column(column.name))
@@ -123,14 +128,14 @@ def _unread(frame: pl.DataFrame, out: pl.DataFrame, binding: Binding) -> tuple[C
     }
     carried = {name: column for name, column in carried.items() if column.list.len().max()}
     if not carried or not out.height:
-        return Counter(), 0
+        return Counter(), Counter()
     if out.height < frame.height:
         sound = frame.get_column("__row").is_in(out.get_column("__row").implode())
         frame = frame.filter(sound)
         carried = {name: column.filter(sound) for name, column in carried.items()}
     read = [frame.get_column(column.name) for column in binding.columns]
     made = [out.get_column(name) for name in out.columns if not name.startswith("__")]
-    return unread_turns.unread(carried, [*read, *made])
+    return unread_turns.unread(carried, [*read, *made], codes)
 
 
 def columns_of(table: Table, *, text: bool) -> list[tuple[str, Column]]:

@@ -93,6 +93,12 @@ class SourceOptions(Options):
         flags=("--option", "-O"),
         keys=("datasets.options",),
     )
+    ignore: tuple[str, ...] = option(
+        NAMES,
+        "Source columns that are not needed and that no warning is about: A,B.",
+        default=(),
+        keys=("datasets.ignore", "ignore"),
+    )
     limit: int | None = option(
         COUNT, "Read the first N rows only.", keys=("datasets.limit", "limit")
     )

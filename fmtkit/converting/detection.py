@@ -5,20 +5,29 @@ Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the f
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+from fmtkit.columns.kinds import ListKind, TextKind
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
+from fmtkit.converting.open_columns import (
+    TEXTS,
+    OpenColumn,
+    beside,
+    in_words,
+    is_prose,
+    open_columns,
+)
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.core.escaping import counted
-from fmtkit.core.tables import steps_to, table_for
+from fmtkit.core.tables import Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 
@@ -40,8 +49,17 @@ GENERIC = frozenset(
 LATE = frozenset({"Reference", "Tokens"})
 WRITTEN = frozenset({"Segments"})
 """Tables of types that fix a prompt's text: types that make messages are preferred."""
+LOOKED_AT = 6
+"""Fits, from the best, whose unread columns are judged."""
+WRITTEN_LIKENESS = 0.98
+"""What a type that fixes a prompt's text counts for: less than messages by names that differ in case only."""
 PROPOSALS = 12
 """Renamed columns that are tried, of the closest types."""
+NEAR = 0.6
+"""Likeness of names from which on a reading by other names can be likely: they mean the same."""
+NAMED, ASSUMED, UNKNOWN = "named", "assumed", "unknown"
+LONGER = 1.5
+"""How much longer replies are than what was asked, where a list of texts is taken for a conversation."""
 SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
 
 
@@ -69,6 +87,10 @@ class Fit:
     """Parameter -> path, of columns that are read under a different name."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the type by which its messages are read."""
+    open: tuple[OpenColumn, ...] = ()
+    """Columns that the converter does not read and that could hold something to train on."""
+    speakers: str = NAMED
+    """Whether who speaks is said, or guessed: a list of texts does not say it."""
 
     @property
     def reason(self) -> str:
@@ -76,6 +98,9 @@ class Fit:
         if self.missing:
             return f"no column {', '.join(self.missing)}"
         lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
+        others = [one for one in self.open if one.name not in self.unread]
+        lost += f"; {in_words(others)}" if others else ""
+        lost += "" if self.speakers == NAMED else "; that the texts alternate is an assumption"
         renamed = [f"{path} as {name}" for name, path in self.mapping.items()]
         named = ", ".join([*renamed, *(f"{name} {value}" for name, value in self.options.items())])
         return (
@@ -128,7 +153,7 @@ class Fit:
             bool(self.unread),
             self.is_narrow,
             len(self.options),
-            -_likeness(self.mapping),
+            -_likeness(self.mapping) if not self.is_written else -WRITTEN_LIKENESS,
             self.sound < TRUSTED,
             len(self.unread),
             self.generality,
@@ -258,7 +283,46 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
         there = _plain_text(sample) if tables is None or "Conversation" in tables else []
-    return sorted(there, key=Fit.rank)
+    return _with_open(sorted(there, key=Fit.rank), whole)
+
+
+def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits, the first ones with the columns that they leave open."""
+    first = [
+        replace(
+            found,
+            open=open_beside(found.converter, found.mapping, sample),
+            speakers=_speakers(found, sample),
+        )
+        for found in fits[:LOOKED_AT]
+    ]
+    return [*first, *fits[LOOKED_AT:]]
+
+
+def _speakers(found: Fit, sample: Sequence[Row]) -> str:
+    """Return how far it is known who speaks: replies are longer than questions, two questions are not."""
+    if found.converter.table != "Conversation":
+        return NAMED
+    lists = [name for name, kind in found.converter.columns.items() if kind == ListKind(TextKind())]
+    paths = [found.mapping.get(name, found.converter.path(name)) for name in lists]
+    dialogs = [row[path] for row in sample for path in paths if isinstance(row.get(path), list)]
+    asked, said = ([t for d in dialogs for t in d[start::2]] for start in (0, 1))
+    if not dialogs or not all(isinstance(text, str) for text in (*asked, *said)):
+        return NAMED
+    questions = sum(text.rstrip().endswith(("?", "？", "؟")) for text in said)
+    longer = sum(map(len, said)) * len(asked) >= LONGER * sum(map(len, asked)) * len(said)
+    return ASSUMED if said and longer and questions <= HARDLY * len(said) else UNKNOWN
+
+
+def open_beside(
+    converter: Converter, mapping: Mapping[str, str], sample: Sequence[Row]
+) -> tuple[OpenColumn, ...]:
+    """Return the open columns beside those that a converter reads."""
+    if converter.takes_rows or converter.rows_by or converter.makes is Prompt:
+        return ()
+    paths = (mapping.get(name, converter.path(name)) for name in converter.columns)
+    read = {path.partition(".")[0] for path in paths}
+    return open_columns(sample, read, beside=beside(converter))
 
 
 def layouts(sample: Sequence[Row], fits: Sequence[Fit]) -> list[tuple[Fit, float]]:
@@ -310,13 +374,23 @@ def _is_enough(found: Fit) -> bool:
 
 
 def certainty(fits: Sequence[Fit]) -> str:
-    """Return how certain the first of several fits is: sure, likely or unsure."""
+    """Return how certain the first of several fits is: sure, likely or unsure.
+
+    Never sure while a column is open; a reading by other names is at most likely.
+    """
     best, *others = fits
-    if best.is_renamed or not best.is_good or best.is_narrow:
+    if not best.is_good or best.is_narrow or best.is_written:
         return UNSURE
-    rivals = (f for f in others if f.is_good and not f.is_narrow and not f.is_renamed)
+    if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
+        return UNSURE
+    if best.is_renamed and best.open:
+        return UNSURE
+    if best.is_renamed and (best.sound < PLAIN or _likeness(best.mapping) < NEAR):
+        return UNSURE
+    rivals = [f for f in others if f.is_good and not f.is_narrow and not f.is_renamed]
     tables = {best.converter.table, *(f.converter.table for f in rivals)}
-    return SURE if len(tables) == 1 else LIKELY
+    is_sure = len(tables) == 1 and not (best.open or best.is_renamed or best.speakers != NAMED)
+    return SURE if is_sure else LIKELY
 
 
 def needs_tokenizer(found: Fit) -> bool:
@@ -346,18 +420,29 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
 
 
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:
-    """Take the column with most text as plain text, if no type fits the file."""
-    texts: Counter[str] = Counter()
+    """Take a column of prose as plain text, if no type fits the file and nothing else could be turns."""
     if all(map(is_message, sample)):
         return []
+    texts: dict[str, list[str]] = {}
     for row in sample:
-        texts.update({n: len(v) for n, v in row.items() if isinstance(v, str) and "." not in n})
-    if not texts:
+        for name, value in row.items():
+            if isinstance(value, str) and value.strip() and "." not in name:
+                texts.setdefault(name, []).append(value)
+    prose = {name: sum(map(len, held)) for name, held in texts.items() if is_prose(held)}
+    if not prose:
         return []
-    column = texts.most_common(1)[0][0]
+    column = max(prose, key=lambda name: prose[name])
     (plain,) = (c for c in registry.named("text") if c.table == "Conversation")
-    found = fit(plain, sample, {"text": column} if column != "text" else None)
-    return [found] if found.sound >= PLAIN and not found.unread else []
+    mapping = {"text": column} if column != "text" else {}
+    found = fit(plain, sample, mapping)
+    others = open_beside(plain, mapping, sample)
+    if (
+        found.sound < PLAIN
+        or found.unread
+        or any(o.is_grave and o.could_be in TEXTS for o in others)
+    ):
+        return []
+    return [found]
 
 
 def _likeness(mapping: Mapping[str, str]) -> float:
@@ -381,7 +466,7 @@ def choose(
         ColumnMismatchError: if a required column is in none of the rows; it names what fits instead.
         OptionError: if the name fits several tables and nothing decides between them.
     """
-    candidates = registry.named(name, method)
+    candidates = _with_columns(registry.named(name, method), mapping)
     if not sample:
         return candidates[0]
     whole = [c for c in candidates if not _lacks(c, sample, mapping)]
@@ -404,6 +489,14 @@ def choose(
         tables = ", ".join(sorted({f.converter.table for f in (best, *rivals)}))
         raise OptionError(f"{source}: type {name} fits {tables}; choose one with --method")
     return best.converter
+
+
+def _with_columns(
+    candidates: Sequence[Converter], mapping: Mapping[str, str]
+) -> Sequence[Converter]:
+    """Return the converters that have every column that is mapped; all of them where none has."""
+    having = [c for c in candidates if all(name in c.columns for name in mapping)]
+    return having or candidates
 
 
 def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None:

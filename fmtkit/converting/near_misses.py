@@ -15,6 +15,7 @@ from fmtkit.columns.strict_kinds import judge
 from fmtkit.converting import type_options
 from fmtkit.converting.unread_turns import LABELS, head_of, looks_like_turns, words_of
 from fmtkit.core.errors import near_match
+from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter
 
 Row = Mapping[str, Any]
@@ -22,6 +23,8 @@ ROWS = 20
 """Rows whose values are compared with a kind."""
 SOUND = 0.5
 """Share of a column's values that must be of the kind."""
+SAME = 0.95
+"""Similarity of names that differ in case or number only."""
 CLOSE = 0.8
 """Similarity from which on a column may fill an optional parameter."""
 _ASKED = frozenset({
@@ -141,7 +144,7 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     found: dict[str, str] = {}
     for group in groups:
         best = _best(converter.columns, group, free, least=0.0)
-        if best is None:
+        if best is None or not _has_evidence(converter, *best):
             return None
         found[best[0]] = best[1]
         free.pop(best[1])
@@ -153,6 +156,16 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
         unread.pop(best[1])
         optional = tuple(name for name in optional if name != best[0])
     return found
+
+
+def _has_evidence(converter: Converter, name: str, path: str) -> bool:
+    """Return whether a column may be read as a reply of a pair: its name must say which of the two it is.
+
+    Likeness alone makes `solution` the better of an answer and a solution, or the worse one.
+    """
+    if converter.makes not in (Preference, Ranking) or head_of(name) not in _SAID:
+        return True
+    return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
 
 
 def values_by_path(sample: Sequence[Row]) -> dict[str, list[Any]]:

@@ -32,8 +32,10 @@ from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Engine, engine_of
 from fmtkit.converting.fusing import Fusion
+from fmtkit.converting.ignoring import check_ignored, without
 from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
+from fmtkit.converting.open_columns import TEXTS, OpenColumn, beside, open_columns
 from fmtkit.converting.reading import ReadPlan
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
@@ -91,6 +93,8 @@ class Job:
     split: Split | None = None
     replayed: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
+    open_columns: tuple[OpenColumn, ...] = ()
+    """Columns that the type does not read and that could hold something to train on."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Include the code of plugins: their converters are registered where the job is unpickled."""
@@ -139,8 +143,9 @@ class Job:
 
     @cached_property
     def ignored_columns(self) -> tuple[str, ...]:
-        """Return the columns at the start of the sources that the type does not use."""
-        return tuple(dict.fromkeys(name for plan in self.plans for name in plan.ignored))
+        """Return the columns at the start of the sources that nothing uses and --ignore does not name."""
+        names = dict.fromkeys(name for plan in self.plans for name in plan.ignored)
+        return tuple(name for name in names if name not in self.options.ignore)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -202,7 +207,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     """
     settings = _typed(settings, opened)
     if settings.type is None:
-        samples = [sample_of(source) for source in opened]
+        samples = [without(sample_of(source), settings.ignore) for source in opened]
         paths = [one.name for one in opened]
         raise OptionError(untyped(paths, samples, settings.method, settings.delimiter))
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
@@ -236,6 +241,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         table = Unpaired
     converter = converters[0]
     written = _written_columns(name, converter, resolved[0], table, settings)
+    check_ignored(settings, converters, resolved, samples)
+    found = _open_columns(converters, resolved, samples, settings)
     kept = find_kept(sources, converters, resolved, settings.keep, written, engine)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
@@ -246,7 +253,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             options=options.values,
             kinds=options.kinds,
             kept=kept.kinds,
-            watched=_watched(converter, options, sample, settings),
+            watched=_watched(converter, options, sample, settings, found),
         )
         earlier = plans[-1].binding if plans else None
         if earlier is not None and earlier.is_like(binding):
@@ -271,6 +278,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         unpairs,
         canonical,
         text.schema(canonical),
+        open_columns=found,
     )
 
 
@@ -379,14 +387,57 @@ def _watched(
     options: TypeOptions,
     sample: Sequence[Row],
     settings: RowOptions,
+    found: Sequence[OpenColumn],
 ) -> dict[str, CarriedKind]:
     """Return the columns to compare with what is read; none if all of a row reaches the trainer."""
-    if converter.takes_rows or converter.makes is Prompt:
+    if _is_complete(converter, settings):
         return {}
+    read = _read_columns(converter, options)
+    named = watched(sample, {*read, *settings.keep, *settings.ignore, *MEDIA})
+    kinds = {
+        one.name: CarriedKind(nested=True, is_label=one.could_be not in TEXTS, is_open=True)
+        for one in found
+        if one.name not in read and one.name not in named
+    }
+    return named | kinds
+
+
+def _is_complete(converter: Converter, settings: RowOptions) -> bool:
+    return converter.takes_rows or converter.makes is Prompt or "all" in settings.keep
+
+
+def _read_columns(converter: Converter, options: TypeOptions) -> set[str]:
     paths = (options.mapping.get(p, converter.path(p)) for p in converter.columns)
-    read = {path.partition(".")[0] for path in paths}
-    found = watched(sample, {*read, *settings.keep, *MEDIA})
-    return {} if "all" in settings.keep else found
+    return {path.partition(".")[0] for path in paths}
+
+
+def _open_columns(
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    samples: Sequence[Sequence[Row]],
+    settings: RowOptions,
+) -> tuple[OpenColumn, ...]:
+    """Return the columns that are open, judged by rows of all sources: one file may have a single row."""
+    first = converters[0]
+    if _is_complete(first, settings) or first.rows_by:
+        return ()
+    pairs = zip(converters, resolved, strict=True)
+    read = {name for converter, options in pairs for name in _read_columns(converter, options)}
+    rows = _pooled(samples)
+    return open_columns(rows, {*read, *settings.keep, *settings.ignore}, beside=beside(first))
+
+
+def _pooled(samples: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return rows of all samples: a few of each, and more where one has columns that are new."""
+    share = max(1, detection.SAMPLE_ROWS // max(len(samples), 1))
+    rows: list[Row] = []
+    seen: set[str] = set()
+    for sample in samples:
+        names = set().union(*sample)
+        if len(rows) < detection.SAMPLE_ROWS or names - seen:
+            rows += sample[: share if len(samples) > 1 and not names - seen else None]
+            seen |= names
+    return rows
 
 
 def _decide_softness(

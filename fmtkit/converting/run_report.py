@@ -74,6 +74,9 @@ def report_of(
         "seconds": round(seconds, 3),
         "sources": sources_of(job, progress),
         "ignored_columns": list(job.ignored_columns),
+        "open_columns": {
+            one.name: one.could_be for one in job.open_columns if one.name in ledger.unread
+        },
         "fmtkit": version("fmtkit"),
         "schema": {f.name: str(f.type) for f in job.schema},
     }
@@ -82,7 +85,7 @@ def report_of(
 
 def _with_extra_columns(warnings: Mapping[str, int], job: Job) -> dict[str, int]:
     """Add the one warning that concerns a source and not a row: it is counted once for each."""
-    sources = sum(bool(plan.ignored) for plan in job.plans)
+    sources = sum(bool({*plan.ignored} - {*job.options.ignore}) for plan in job.plans)
     extra = {"extra_columns": sources} if sources else {}
     return dict(sorted({**warnings, **extra}.items()))
 

@@ -67,7 +67,11 @@ def untyped(
     message = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
     others = _rivals(fits)
     also = f"; or {', '.join(others)}" if others else ""
-    return f"{message}{also}: {command}" if command else f"{message}{also}; {advice}"
+    if command is None:
+        return f"{message}{also}; {advice}"
+    names = ",".join(one.name for one in best.open)
+    more = f"; `fmtkit inspect` prints commands that read {names}, or add --ignore" if names else ""
+    return f"{message}{also}: {command}{more}"
 
 
 def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:

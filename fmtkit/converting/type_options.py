@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fmtkit.columns.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind
+from fmtkit.columns.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind, MappedFlagKind
+from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.formats.registry import Converter
 
@@ -142,7 +143,15 @@ def _labels(converter: Converter, value: Any) -> dict[str, Kind]:
     flags = {n: k for n, k in converter.takes.items() if isinstance(k, FlagKind)}
     if not flags:
         raise OptionError(f"option {LABEL_OPTION}: type {converter.name} has no label")
-    return {name: replace(kind, texts=texts) for name, kind in flags.items()}
+    is_text = not any(text in ("true", "false") or _is_number(text) for text in texts)
+    return {
+        name: replace(kind, texts=texts) if is_text else MappedFlagKind(texts=texts)
+        for name, kind in flags.items()
+    }
+
+
+def _is_number(text: str) -> bool:
+    return isinstance(json_value(text), int | float)
 
 
 def _text(key: str, value: Any) -> str:

@@ -108,6 +108,10 @@ _NO_HEADS = frozenset(
     }
 )
 """Last words that say nothing: `response_text` is a response, `human_ref_A` what a human wrote."""
+_WHO = frozenset({"user", "human", "assistant", "bot"})
+"""Last words of columns that hold what someone said, or who that was."""
+_ACCOUNT = re.compile(r"(?=.*\d)[\w@.:+-]+$|[\w.+-]+@[\w.-]+$|[0-9A-Z]{6,}$")
+"""What stands for a person: one word with a digit in it, an address."""
 _NUMBERS = frozenset({"id", "len", "length", "num", "rating", "ratings", "score", "scores"})
 """Words in the names of columns that only count or rate something."""
 _LATE = (
@@ -149,15 +153,21 @@ def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
     >>> looks_like_turns("prompt_id", ["a1"])
     False
     """
-    there = [value for value in map(_decoded, values) if _is_there(value)]
+    there = [value for value in map(decoded, values) if _is_there(value)]
     if _NUMBERS & set(words_of(name)):
         return False
     if any(map(_is_dialog, there)):
         return True
     if _is_label(name):
         return bool(there)
+    if head_of(name) in _WHO and there and all(map(_is_account, there)):
+        return False
     says = any(isinstance(value, str | list | Mapping) for value in there)
     return head_of(name) in TURNS and says
+
+
+def _is_account(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and bool(_ACCOUNT.match(value)))
 
 
 def _is_label(name: str) -> bool:
@@ -169,7 +179,7 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(name)]
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
     """Return the value of JSON text: a CSV has nothing else for lists."""
     is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
     return json_value(value) if is_json else value
@@ -200,10 +210,17 @@ class CarriedKind(Kind):
     words: ClassVar[str] = "any value"
     nested: bool = False  # type: ignore[misc]
     is_label: bool = False
+    is_open: bool = False
+    """Whether only its values make it suspicious, not its name (`open_columns`)."""
 
     def of(self, column: pl.Series) -> pl.Series:
         """Return the texts that each value of a column carries."""
         return carried(column, is_label=self.is_label)
+
+
+def code_of(kind: Kind) -> str:
+    """Return the code of the warning for rows in which a watched column carries what was not read."""
+    return "open_columns" if isinstance(kind, CarriedKind) and kind.is_open else "unread_turns"
 
 
 @dtype_of.register
@@ -223,7 +240,7 @@ def _(kind: CarriedKind, value: Any) -> bool:  # noqa: ARG001
 
 @value_of.register
 def _(kind: CarriedKind, value: Any) -> list[str]:
-    return [*([MARK] if kind.is_label and _is_there(value) else []), *_texts(value)]
+    return [*([MARK] if kind.is_label and _is_there(value) else []), *texts_within(value)]
 
 
 @read.register
@@ -274,7 +291,7 @@ def _leaves(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.Array]]:
     elif pa.types.is_nested(dtype) or pa.types.is_dictionary(dtype) or _is_binary(dtype):
         # Types that JSON does not have: fixed lists, maps, bytes.
         for row, value in zip(rows.tolist(), array.to_pylist(), strict=True):
-            inside = _texts(value)
+            inside = texts_within(value)
             yield np.full(len(inside), row), buffers.texts(inside)
 
 
@@ -290,24 +307,24 @@ def _texts_of_text(array: pa.Array, rows: Int64s) -> Iterable[tuple[Int64s, pa.A
     plain = np.setdiff1d(np.arange(len(rows)), places)
     yield rows[plain], array.take(buffers.int64s(plain))
     for place, text in zip(places, array.take(buffers.int64s(places)).to_pylist(), strict=True):
-        inside = _texts(text)
+        inside = texts_within(text)
         yield np.full(len(inside), rows[place]), buffers.texts(inside)
 
 
-def _texts(value: Any) -> list[str]:
+def texts_within(value: Any) -> list[str]:
     """Return the texts inside one value, as `carried` finds them in a column."""
     if isinstance(value, str):
         if value.lstrip()[:1] in ("[", "{") and not isinstance(found := json_value(value), str):
-            return _texts(found)
+            return texts_within(found)
         # JSON inside of a text may hold half a surrogate pair, which no column does.
         text = value.strip().encode("utf-8", "replace").decode()
         return [text] if text else []
     if isinstance(value, bytes):
-        return _texts(value.decode("utf-8", "replace"))
+        return texts_within(value.decode("utf-8", "replace"))
     if isinstance(value, list | tuple):
-        return [text for item in value for text in _texts(item)]
+        return [text for item in value for text in texts_within(item)]
     if isinstance(value, Mapping):
-        return [t for key, item in value.items() if key not in _NO_TEXT for t in _texts(item)]
+        return [t for key, item in value.items() if key not in _NO_TEXT for t in texts_within(item)]
     return []
 
 
@@ -346,20 +363,20 @@ def _kind(name: str, values: Iterable[Any]) -> CarriedKind:
 
 
 def unread(
-    carried_by: Mapping[str, pl.Series], read: Iterable[pl.Series]
-) -> tuple[Counter[str], int]:
-    """Count by column the rows in which it carries what was not read, and the rows with any such.
+    carried_by: Mapping[str, pl.Series], read: Iterable[pl.Series], codes: Mapping[str, str]
+) -> tuple[Counter[str], Counter[str]]:
+    """Count by column the rows in which it carries what was not read, and by code the rows with any such.
 
     `carried_by` is a list of texts for each row by column, `read` are the columns that were read or
-    made of it, one value for each row.
+    made of it, one value for each row; `codes` has the code of each column's warning.
     """
     pairs = {name: _pairs(column) for name, column in carried_by.items()}
     pairs = {name: frame for name, frame in pairs.items() if frame.height}
     if not pairs:
-        return Counter(), 0
+        return Counter(), Counter()
     said = pl.concat([_pairs(carried(column)) for column in read]).unique()
     counts: Counter[str] = Counter()
-    lost: list[pl.Series] = []
+    lost: dict[str, list[pl.Series]] = {}
     for name, frame in pairs.items():
         missing = frame.join(said, on=["row", "text"], how="anti")
         longer = missing.filter(pl.col("text").str.len_chars() >= _PREFIX)
@@ -367,9 +384,10 @@ def unread(
             pl.col("whole").str.starts_with(pl.col("text"))
         )
         missing = missing.join(begun, on=["row", "text"], how="anti")
-        lost.append(missing.get_column("row").unique())
-        counts[name] = len(lost[-1])
-    return +counts, pl.concat(lost).n_unique()
+        rows = missing.get_column("row").unique()
+        lost.setdefault(codes[name], []).append(rows)
+        counts[name] = len(rows)
+    return +counts, +Counter({code: pl.concat(found).n_unique() for code, found in lost.items()})
 
 
 def _pairs(column: pl.Series) -> pl.DataFrame:

@@ -212,8 +212,14 @@ ODD_ROWS: dict[str, Code] = {
         "also in a column that was read is not counted. Use a type that reads the column (`fmtkit "
         "inspect`), map it to a column of the type (`--map`), or carry it through (`--keep`).",
     ),
+    "open_columns": Code(
+        "a column that the type does not read could be a label, a score, a context, turns or tools",
+        "`unread_columns` in the report counts its rows, `open_columns` says what its values could be. "
+        "`fmtkit inspect` prints commands that read it; carry it through (`--keep`), or say that it is "
+        "not needed (`--ignore`).",
+    ),
     "extra_columns": Code(
-        "columns that the type does not use and --keep does not name",
+        "columns that the type does not use and neither --keep nor --ignore names",
         "Counted once for each source. `ignored_columns` in the report lists them; carry those that "
         "are needed through with `--keep`.",
     ),

@@ -62,6 +62,12 @@ ADVICE: dict[str, Advice] = {
         "use a type that reads them, map them to its columns (--map), or carry them through (convert --keep)",
         "error",
     ),
+    "open_columns": Advice(
+        "columns that nothing reads could be labels, scores, contexts, turns, tools or media",
+        "read them as one of the commands below does, carry them through (convert --keep), or say that "
+        "they are not needed (--ignore)",
+        "warning",
+    ),
     "rendered_text": Advice(
         "texts are full of the control tokens of a chat template: they were rendered already",
         "train on them as text (type text) with the template's tokenizer, or get the "

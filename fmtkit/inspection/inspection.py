@@ -14,6 +14,7 @@ from fmtkit.columns.documents import Untokenized
 from fmtkit.converting import detection, preparation, typenames
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
+from fmtkit.converting.ignoring import without
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.suggestions import methods_for
@@ -245,6 +246,7 @@ def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[
         "best_guess": best.type,
         "certainty": sure if at_first else detection.UNSURE,
         "command": best.command if chosen is None else None,
+        "readings": best.readings if chosen is None else (),
         "first_rows": shown,
         "guessed": chosen is None,
     }
@@ -283,7 +285,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
     if not sources:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     check_places(sources, None, options)
-    samples = tuple(preparation.sample_of(one) for one in sources)
+    samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
     paths = [one.name for one in sources]
     guesses = tuple(
         guess(sample, options.method, paths=paths, delimiter=options.delimiter)

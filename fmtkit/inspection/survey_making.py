@@ -10,6 +10,7 @@ import numpy as np
 
 from fmtkit.converting.engines import engine_of
 from fmtkit.converting.ledger import Ledger
+from fmtkit.converting.open_columns import TURNS
 from fmtkit.converting.suggestions import unfitting
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
@@ -103,7 +104,8 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     cutting = statistics.cutting.report(options.loss_budget) if statistics.cutting else None
     if cutting is not None and options.max_length:
         _note_equal(statistics, cutting)
-    findings = (*statistics.findings.result(), *_unread(ledger))
+    found = {one.name: one.could_be for one in fetch.job.open_columns}
+    findings = (*statistics.findings.result(), *_unread(ledger, found))
     seen = _look_closely(statistics, fetch, rows, findings, options)
     tallies = sorted(statistics.tallies.items(), key=_order)
     masks = seen.tally.summary()
@@ -141,16 +143,30 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         ),
         shown=tuple(seen.shown),
         notes=tuple(_notes(statistics, fetch, viewer)),
+        open_columns=tuple(one for one in fetch.job.open_columns if one.name in ledger.unread),
     )
 
 
-def _unread(ledger: Ledger) -> list[Finding]:
-    """Return the finding for columns with turns that the type does not read, with the rows of each."""
-    count = ledger.warnings["unread_turns"]
-    if not count:
-        return []
-    share = count / max(ledger.converted, 1)
-    return [Finding("unread_turns", count, share, (), dict(ledger.unread))]
+def _unread(ledger: Ledger, found: Mapping[str, str]) -> list[Finding]:
+    """Return the findings for columns that the type does not read, with the rows of each.
+
+    `found` are the open columns with what they could be; of others their names say what they are.
+    """
+    counts = {
+        "unread_turns": {
+            n: rows for n, rows in ledger.unread.items() if found.get(n, TURNS) == TURNS
+        },
+        "open_columns": {
+            n: rows for n, rows in ledger.unread.items() if found.get(n, TURNS) != TURNS
+        },
+    }
+    return [
+        Finding(
+            code, ledger.warnings[code], ledger.warnings[code] / max(ledger.converted, 1), (), rows
+        )
+        for code, rows in counts.items()
+        if ledger.warnings[code]
+    ]
 
 
 def make_bare_survey(

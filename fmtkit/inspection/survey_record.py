@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from fmtkit.converting.open_columns import OpenColumn, in_words
+from fmtkit.converting.readings import Reading
 from fmtkit.core import notebook_html
 from fmtkit.counting.lengths import Lengths
 from fmtkit.formats.table_schemas import DRAFT
@@ -109,6 +111,10 @@ class Survey:
     """The rows that --show-mask and --row asked for."""
     notes: tuple[str, ...]
     """What the survey could not examine, and which option would allow it."""
+    open_columns: tuple[OpenColumn, ...] = ()
+    """Columns that the type does not read and that could hold something to train on."""
+    readings: tuple[Reading, ...] = ()
+    """Commands that read them, carry them through, or ignore them."""
 
     @property
     def verdict(self) -> Verdict:
@@ -119,6 +125,7 @@ class Survey:
             [found.severity for found in self.findings],
             type=self.type,
             certainty=self.certainty if self.guessed else None,
+            unread=in_words(self.open_columns) if self.open_columns else "",
         )
 
     def _repr_html_(self) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.converting import detection
+from fmtkit.converting.open_columns import OpenColumn
+from fmtkit.converting.readings import Reading, readings
 from fmtkit.converting.suggestions import convert_command
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
@@ -32,6 +34,10 @@ class Guess:
     """How sure the first guess is: sure, likely or unsure; empty of the others."""
     command: str | None
     """A command that converts the source as this type, tried on its first rows."""
+    open: tuple[OpenColumn, ...] = ()
+    """Columns that the type does not read and that could hold something to train on."""
+    readings: tuple[Reading, ...] = ()
+    """Commands that do something about them; of the first guess only."""
 
 
 def guess(
@@ -54,8 +60,18 @@ def guess(
                 if len(found) < TRIED
                 else None
             )
+            others = readings(paths, fit, rows, delimiter) if command and not found else ()
             found[name, table] = Guess(
-                name, table, fit.reason, fit.sound, fit.mapping, fit.options, sure, command
+                name,
+                table,
+                fit.reason,
+                fit.sound,
+                fit.mapping,
+                fit.options,
+                sure,
+                command,
+                fit.open,
+                others,
             )
     return tuple(found.values())
 

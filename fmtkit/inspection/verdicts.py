@@ -34,10 +34,12 @@ def judge(
     *,
     type: str | None,
     certainty: str | None,
+    unread: str = "",
 ) -> Verdict:
     """Return the verdict on rows that were read by a type, by none where `type` is None.
 
-    `severities` are those of the findings; `certainty` is that of a type that was not named.
+    `severities` are those of the findings; `certainty` is that of a type that was not named; `unread`
+    says which columns are open.
     """
     if not rows_read:
         return Verdict("error", "there are no rows")
@@ -47,7 +49,7 @@ def judge(
         return Verdict("error", text)
     converted = ledger.get("converted", 0)
     missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]
-    parts = [_rows(converted, rows_read, missing), _findings(severities, bool(missing))]
+    parts = [unread, _rows(converted, rows_read, missing), _findings(severities, bool(missing))]
     found = [*severities]
     if ledger.get("quarantined") or not converted:
         found.append("error")

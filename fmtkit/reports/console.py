@@ -181,9 +181,17 @@ def _unread(data: Mapping[str, Any]) -> list[Part]:
     if not data["unread_columns"]:
         return []
     found = sorted(data["unread_columns"].items(), key=lambda entry: -entry[1])
-    rows = [(Line(f"{count:,}"), Line(one_line(name), "yellow")) for name, count in found]
-    title = "turns not read, rows by column (take a type that reads it, --map or --keep it):"
-    return [Line(title), Columns((RIGHT, LEFT), [*rows], INDENT)]
+    could = data.get("open_columns", {})
+    rows = [
+        (
+            Line(f"{count:,}"),
+            Line(one_line(name), "yellow"),
+            Line(f"could be {could[name]}" if name in could else ""),
+        )
+        for name, count in found
+    ]
+    title = "not read, rows by column (take a type that reads it, --map, --keep or --ignore it):"
+    return [Line(title), Columns((RIGHT, LEFT, LEFT), [*rows], INDENT)]
 
 
 def _lost(data: Mapping[str, Any]) -> list[Part]:

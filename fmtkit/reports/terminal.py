@@ -73,6 +73,9 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
         _heading(console, "convert it")
         # Not wrapped: it is there to be pasted.
         console.print(Text(one_line(survey.command, COMMAND)), soft_wrap=True)
+    for one in survey.readings:
+        _heading(console, f"or with {one.meaning}")
+        console.print(Text(one_line(one.command, COMMAND)), soft_wrap=True)
     if console.is_terminal and not whole:
         console.print(Text("\n--all shows more and what to do, --html FILE every row", style="dim"))
 

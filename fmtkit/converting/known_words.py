@@ -1,0 +1,44 @@
+"""Words by which the values of a column are recognised: languages, labels, hints in names."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ID_WORDS = _words(
+    "id ids idx index uid uuid guid key hash sha sha1 md5 number no row line offset seed"
+)
+LENGTH_WORDS = _words("len length tokens token num n count chars words size turns")
+MODEL_WORDS = _words("model models generator engine llm")
+LANGUAGE_WORDS = _words("lang language langdetect locale")
+TIME_WORDS = _words("date time timestamp created updated year at ts")
+"""Words of a column's name that confirm what its values allow, and decide nothing alone."""
+
+LANGUAGES = _words("""
+    aa ab af am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cs cu cv cy da de dv dz ee el en
+    eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it
+    iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms
+    mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si
+    sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo
+    xh yi yo za zh zu eng deu ger fra fre spa ita por rus jpn kor zho chi ara hin nld pol swe tur vie
+    english german french spanish italian portuguese russian chinese japanese korean arabic hindi dutch
+    polish swedish turkish vietnamese deutsch français español italiano português русский 中文 英文 日本語
+    한국어 python java javascript typescript rust go c++ c# bash sql
+""")
+"""Codes and names of languages, in lower case; also of programming languages."""
+
+GOOD = _words("""
+    up 👍 👍🏻 👍🏼 👍🏽 ❤️ ❤ ✅ ✔ ✓ 😀 🙂 good yes y true t like liked positive pos pass passed correct right
+    safe accept accepted chosen win better best helpful + +1 thumbs_up thumbsup gut ja richtig oui bon bien
+    sí si bueno buono sim bom 好 是 对 正确 赞 喜欢 优 合格 满意 良い はい да хорошо
+""")
+BAD = _words("""
+    down 👎 👎🏻 👎🏼 👎🏽 💔 ❌ ✖ ✗ 😞 🙁 bad no n false f dislike disliked negative neg fail failed
+    incorrect wrong unsafe reject rejected loss worse worst unhelpful - -1 thumbs_down thumbsdown schlecht
+    nein falsch non mauvais mal malo cattivo não mau ruim 坏 否 错 错误 踩 不喜欢 差 不合格 不满意
+    不好 悪い いいえ нет плохо
+""")
+"""Texts that say in some languages that a reply was liked, or not: which of two labels is the good one.
+
+A label needs none of them to be open; they only say how it would be read.
+"""

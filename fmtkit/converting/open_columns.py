@@ -1,0 +1,494 @@
+"""Open columns: those that a type does not read and that could hold something to train on.
+
+A column of a source is read, or its values show that it is harmless (ids, addresses, dates, names of
+models, languages, lengths, equal in all rows, a copy of what was read), or it is open. The values decide,
+whatever the column is called and in whatever language; a name only confirms what the values allow.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fmtkit.converting.bound_column import MEDIA
+from fmtkit.converting.known_words import (
+    BAD,
+    GOOD,
+    ID_WORDS,
+    LANGUAGE_WORDS,
+    LANGUAGES,
+    LENGTH_WORDS,
+    MODEL_WORDS,
+    TIME_WORDS,
+)
+from fmtkit.converting.unread_turns import decoded, looks_like_turns, texts_within, words_of
+from fmtkit.core.tables import Preference, Ranking
+from fmtkit.formats.registry import Converter
+
+Row = Mapping[str, Any]
+
+LABEL, SCORE, TEXT = (
+    "a label",
+    "a score",
+    "a turn, an answer, a context, reasoning or a system text",
+)
+WORDS = "a label, an answer or a short text"
+TURNS, TOOLS, PARENT = "turns, an answer or a label", "tools", "the row that this one follows"
+FILES = "a file of media"
+TEXTS = frozenset({TEXT, TURNS})
+"""What is compared with what was read, text by text; of all else any value counts."""
+SCALE = 12
+"""Most distinct values of a label or a rating."""
+FEW = 3
+"""Most distinct texts that are probably a label, and not a topic."""
+SHOWN = 4
+"""Values of a column that are shown."""
+LONG = 5
+"""Words on average from which on texts are more than a title or a name."""
+SHORT = 0.5
+"""Share of the length of a text below which what stands beside it is a title of it, or a note."""
+SPREAD = 0.35
+"""Relative spread of what a length has for each character, up to which it is taken for a length."""
+VECTOR = 24
+"""Numbers in a list from which on it is a vector, or tokens, and not scores."""
+
+_URL = re.compile(
+    r"(?:[a-z][a-z0-9+.-]*://\S+|www\.\S+|10\.\d{4,}/\S+|[\w.+-]+@[\w-]+\.[\w.]+)$", re.IGNORECASE
+)
+_HEX = re.compile(r"[0-9a-f]{8,}$|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{20,}$", re.IGNORECASE)
+_PATH = re.compile(
+    r"(?:[a-z]:)?[~.]{0,2}[/\\]?[^\s/\\]+(?:[/\\][^\s/\\]+)+[/\\]?$|[/\\][^\s]+$", re.IGNORECASE
+)
+_FILE = re.compile(r"[^\s/\\]+\.[a-z][a-z0-9]{0,5}$", re.IGNORECASE)
+_MEDIA_FILE = re.compile(
+    r"\S.*\.(?:png|jpe?g|gif|webp|bmp|tiff?|svg|wav|mp3|flac|ogg|m4a|mp4|webm|avi|mov|mkv)$"
+    r"|data:(?:image|audio|video)/",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    r"\W*(?:\d{4}[-/.年]\s?\d{1,2}(?:[-/.月]\s?\d{1,2}日?)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{8}"
+    r"|(?:[^\W\d_]{3,9}\.?,?\s)?(?:\d{1,2}\.?\s+[^\W\d_]{3,9}\.?|[^\W\d_]{3,9}\.?\s+\d{1,2}),?\s+\d{4})"
+    r"(?:[T ,]+\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?\s*(?:[ap]m)?\s*(?:Z|UTC|GMT|[+-]\d{2}:?\d{2})?)?\W*$",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?$")
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?\s*(?:%|/\s*\d+(?:\.\d+)?)?$")
+_CODE = re.compile(r"[\w@#$%+=:;,|./\\~^()\[\]{}-]+$", re.ASCII)
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+_SENTENCE = re.compile(r"[.!?。！？؟।]\W*$")
+
+
+@dataclass(frozen=True)
+class OpenColumn:
+    """A column that is not read and could hold something to train on."""
+
+    name: str
+    could_be: str
+    values: tuple[str, ...]
+    """Some of what it holds, shortened."""
+    is_grave: bool
+    """Whether a reading without it is probably wrong: it then cannot even be likely."""
+
+    def __str__(self) -> str:
+        """Return the column and what it could be, with a label's values."""
+        shown = f" ({', '.join(self.values)})" if self.could_be in (LABEL, SCORE) else ""
+        return f"{self.name} could be {self.could_be}{shown}"
+
+
+def beside(converter: Converter) -> str:
+    """Return beside what the columns stand that a type does not read: messages, pairs or text."""
+    if converter.makes in (Preference, Ranking):
+        return "pairs"
+    return "text" if converter.required == {"text"} else "messages"
+
+
+def in_words(found: Sequence[OpenColumn]) -> str:
+    """Return in words which columns are not read and what they could be."""
+    most = 4
+    shown = "; ".join(map(str, found[:most]))
+    more = f"; and {len(found) - most} more" if len(found) > most else ""
+    return f"not read: {shown}{more}"
+
+
+def open_columns(
+    sample: Sequence[Row], read: Iterable[str], *, beside: str
+) -> tuple[OpenColumn, ...]:
+    """Return the columns of the rows that are open, where those named in `read` are read.
+
+    `beside` says beside what they stand: messages, pairs (of which each column `chosen_x` with a
+    `rejected_x` describes one side) or text, whose title or note they may be.
+    """
+    own = set(read)
+    names = dict.fromkeys(name for row in sample for name in row if "\0" not in name)
+    columns = {name: [row.get(name) for row in sample] for name in names}
+    known = _Known(sample, own, columns, beside)
+    found = []
+    for name, values in columns.items():
+        if name not in own and name not in MEDIA:
+            could, is_grave = _judged(name, values, known)
+            if could:
+                found.append(OpenColumn(name, could, _shown(values), is_grave))
+    return tuple(found)
+
+
+class _Known:
+    """What the rows say beside the column that is judged."""
+
+    def __init__(
+        self,
+        sample: Sequence[Row],
+        read: set[str],
+        columns: Mapping[str, list[Any]],
+        beside: str,
+    ) -> None:
+        self.columns, self.beside, self.read = columns, beside, read
+        there = [name for name in columns if name in read]
+        self.by_column = {n: [texts_within(row.get(n)) for row in sample] for n in there}
+        self.texts = [[t for n in there for t in self.by_column[n][i]] for i in range(len(sample))]
+        counted = [*self.by_column.values(), self.texts] if there else []
+        self.lengths = [[sum(map(len, texts)) for texts in held] for held in counted]
+        self.is_varied = len({tuple(texts) for texts in self.texts}) > 1
+        """Whether rows differ: copies of one row, or one alone, do not show what is equal in all."""
+        self.ids = {
+            name: {str(v): i for i, v in enumerate(values) if v is not None}
+            for name, values in columns.items()
+            if name not in read and _may_name_rows(values)
+        }
+
+
+def _may_name_rows(values: Sequence[Any]) -> bool:
+    there = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
+    return len(there) == len(values) > 1 and len(set(map(str, there))) == len(there)
+
+
+Judged = tuple[str, bool]
+NOTHING: Judged = ("", False)
+
+
+def _judged(name: str, values: Sequence[Any], known: _Known, *, is_nested: bool = False) -> Judged:
+    held = [decoded(value) for value in values]
+    there = [value for value in held if _is_there(value)]
+    if not there:
+        return NOTHING
+    if looks_like_turns("" if is_nested else name, values):
+        return NOTHING if _is_copy(values, known) else (TURNS, True)
+    if _is_of_a_side(name, known):
+        return NOTHING
+    if _is_equal(held) and (known.is_varied or sum(map(_words, texts_within(there[0]))) < LONG):
+        return (TEXT, False) if _is_statement(there[0]) else NOTHING
+    if _is_copy(values, known):
+        return NOTHING
+    if _follows(name, values, known):
+        return PARENT, True
+    return _of_values(name, held, there, known)
+
+
+def _of_values(name: str, held: Sequence[Any], there: Sequence[Any], known: _Known) -> Judged:
+    if all(isinstance(value, bool) for value in there):
+        return LABEL, True
+    numbers = [_number(value) for value in held]
+    if all(n is not None for n, v in zip(numbers, held, strict=True) if _is_there(v)):
+        return _of_numbers(name, numbers, there, known)
+    if all(isinstance(value, str) for value in there):
+        return _of_texts(name, there, known)
+    if any(isinstance(value, bytes) for value in there):
+        return FILES, True
+    return _of_nested(name, held, there, known)
+
+
+def _is_there(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip()) and value.strip() not in ("[]", "{}", "null", "nan", "NaN")
+    return value is not None and not (isinstance(value, list | Mapping) and not value)
+
+
+def _is_equal(held: Sequence[Any]) -> bool:
+    """Return whether all rows hold the same; one row alone says nothing."""
+    return len(held) > 1 and all(value == held[0] for value in held[1:])
+
+
+def _is_statement(value: Any) -> bool:
+    """Return whether a value is a sentence, which nobody writes into every row but to be read."""
+    if not isinstance(value, str) or _URL.match(value.strip()):
+        return False
+    return _words(value) >= LONG and bool(_SENTENCE.search(value))
+
+
+def _is_of_a_side(name: str, known: _Known) -> bool:
+    """Return whether the column describes one side of a pair, as another does the other side."""
+    if known.beside != "pairs":
+        return False
+    for one, other in (("chosen", "rejected"), ("rejected", "chosen")):
+        if one in name and name.replace(one, other) in known.columns:
+            return True
+    return False
+
+
+def _is_copy(values: Sequence[Any], known: _Known) -> bool:
+    """Return whether every text of the column was read, or is what was read in a fixed frame."""
+    frames: set[str] = set()
+    is_new = False
+    for value, read in zip(values, known.texts, strict=True):
+        if isinstance(value, bool | int | float):
+            return False
+        said = set(read)
+        for text in texts_within(value):
+            if text in said or any(t.startswith(text) for t in read if len(text) >= 16):
+                continue
+            is_new = True
+            frames.add(_frame(text, read))
+    if not is_new:
+        return any(map(texts_within, values))
+    return len(values) > 1 and len(frames) == 1 and "\0" in frames.pop()
+
+
+def _frame(text: str, read: Sequence[str]) -> str:
+    """Return what is left of a text without what was read; NUL stands where that was."""
+    for part in sorted(set(read), key=len, reverse=True):
+        if len(part) > 1:
+            text = text.replace(part, "\0")
+    return re.sub(r"[\0\s]+", lambda match: "\0" if "\0" in match[0] else " ", text)
+
+
+def _follows(name: str, values: Sequence[Any], known: _Known) -> bool:
+    """Return whether the column names other rows, by a column in which each has its own value."""
+    there = [(i, str(v)) for i, v in enumerate(values) if v is not None and v != ""]
+    if not there or len(there) == len({v for _, v in there}) == len(values):
+        return False
+    for other, places in known.ids.items():
+        if other == name:
+            continue
+        named_rows = [places[v] for i, v in there if v in places and places[v] != i]
+        if len(named_rows) == len(there) and not all(_is_scale(v) for _, v in there):
+            return True
+        if len(named_rows) == len(there) and len(there) < len(values):
+            return True
+    return False
+
+
+def _is_scale(text: str) -> bool:
+    return text.isdigit() and int(text) <= SCALE
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str) and _NUMBER.match(value.strip()):
+        text = value.strip().rstrip("%").partition("/")[0].strip().replace(",", ".")
+        return float(text)
+    return None
+
+
+def _of_numbers(
+    name: str, numbers: Sequence[float | None], there: Sequence[Any], known: _Known
+) -> Judged:
+    found = [number for number in numbers if number is not None]
+    words = set(words_of(name))
+    is_whole = all(number.is_integer() for number in found)
+    distinct = len(set(found))
+    is_scale = distinct <= SCALE and all(-SCALE <= n <= 10 for n in found)
+    if words & {"score", "scores", "rating", "rank", "reward"}:
+        return SCORE, True
+    if any("/" in v or "%" in v for v in there if isinstance(v, str)):
+        return SCORE, True
+    if _is_length(numbers, known, is_whole=is_whole, is_named=bool(words & LENGTH_WORDS)):
+        return NOTHING
+    if all(n > 1e8 for n in found) or (words & TIME_WORDS and min(found) > SCALE):
+        return NOTHING
+    if is_whole and all(1900 <= n <= 2100 for n in found):
+        return NOTHING
+    if is_whole and distinct == len(found):
+        is_counted = found == sorted(found) and (found[0] == 0 or max(found) > SCALE)
+        if words & ID_WORDS or (is_counted and len(found) > 1) or min(found) > 1000:
+            return NOTHING
+    if is_whole and words & ID_WORDS and not is_scale:
+        return NOTHING
+    return (LABEL if distinct == 2 and is_whole else SCORE), True
+
+
+def _is_length(
+    numbers: Sequence[float | None], known: _Known, *, is_whole: bool, is_named: bool
+) -> bool:
+    """Return whether numbers count what was read: characters, words, items or tokens."""
+    if not is_whole:
+        return False
+    pairs = [(i, n) for i, n in enumerate(numbers) if n is not None]
+    if is_named and all(n >= 0 for _, n in pairs):
+        return True
+    for held in known.by_column.values():
+        counted = (
+            [sum(map(len, held[i])) for i, _ in pairs],
+            [sum(len(t.split()) for t in held[i]) for i, _ in pairs],
+        )
+        if any(all(a == n for a, (_, n) in zip(count, pairs, strict=True)) for count in counted):
+            return True
+    if len(pairs) < 3 or max(n for _, n in pairs) <= SCALE:
+        return False
+    return any(_is_share([(n, lengths[i]) for i, n in pairs]) for lengths in known.lengths)
+
+
+def _is_share(pairs: Sequence[tuple[float, int]]) -> bool:
+    """Return whether numbers are about the same share of the lengths, as tokens are, and vary with them."""
+    if any(length == 0 or n <= 0 for n, length in pairs):
+        return False
+    longest, shortest = max(length for _, length in pairs), min(length for _, length in pairs)
+    shares = [n / length for n, length in pairs]
+    mean = sum(shares) / len(shares)
+    spread = (sum((s - mean) ** 2 for s in shares) / len(shares)) ** 0.5
+    return longest > 2 * shortest and 0.05 <= mean <= 2 and spread <= SPREAD * mean
+
+
+def _of_texts(name: str, there: Sequence[str], known: _Known) -> Judged:
+    texts = [text.strip() for text in there]
+    if all(map(_MEDIA_FILE.match, texts)):
+        return FILES, True
+    distinct = Counter(text.lower() for text in texts)
+    if _are_harmless(set(words_of(name)), texts, distinct):
+        return NOTHING
+    if all(map(_is_short, texts)):
+        return _of_short(distinct, len(texts))
+    read = sum(known.lengths[-1]) if known.lengths else 0
+    is_note = known.beside == "text" and sum(map(len, texts)) < SHORT * read
+    return TEXT, not is_note and sum(map(_words, texts)) >= LONG * len(texts)
+
+
+def _are_harmless(words: set[str], texts: Sequence[str], distinct: Counter[str]) -> bool:
+    if all(any(kind(text) for kind in _HARMLESS) for text in texts):
+        return True
+    if all(map(_is_code, texts)) and not _is_graded(distinct, len(texts)):
+        return True
+    if words & ID_WORDS and len(distinct) == len(texts) > 1 and all(map(_CODE.match, texts)):
+        return True
+    if not all(map(_is_short, texts)) or set(distinct) & (GOOD | BAD):
+        return False
+    is_model = words & MODEL_WORDS and all(map(_CODE.match, texts))
+    return bool(is_model or (words & LANGUAGE_WORDS and all(map(_is_name, texts))))
+
+
+def _is_short(text: str) -> bool:
+    return _words(text) <= 3 and len(text) <= 40
+
+
+def _of_short(distinct: Counter[str], rows: int) -> Judged:
+    """Judge short texts that are none of the harmless ones: few of them are probably labels."""
+    is_polar = bool(set(distinct) & (GOOD | BAD))
+    is_repeated = len(distinct) < rows or rows == 1
+    if len(distinct) <= SCALE and (is_repeated or set(distinct) <= GOOD | BAD):
+        return LABEL, is_polar or (len(distinct) < FEW and rows >= FEW)
+    return WORDS, False
+
+
+def is_prose(texts: Sequence[str]) -> bool:
+    """Return whether texts are prose: several words each, and no addresses, paths, codes or JSON."""
+    held = [text.strip() for text in texts]
+    if any(isinstance(decoded(text), list | Mapping) or _URL.match(text) for text in held):
+        return False
+    return sum(map(_words, held)) >= LONG * len(held)
+
+
+def _is_name(text: str) -> bool:
+    return all(part.isalpha() or part in "+#" for part in re.split(r"[\s_().-]+", text) if part)
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a text is a code: one word of letters and digits, or one that mixes its cases."""
+    if not _CODE.match(text) or len(text) > 200:
+        return False
+    has_digit = any(c.isdigit() for c in text)
+    if has_digit:
+        return any(c.isalpha() for c in text)
+    return len(text) >= 8 and bool(re.search(r"[a-z][A-Z].*[a-z][A-Z]|[A-Z]{2}[a-z]+[A-Z]", text))
+
+
+def _is_graded(distinct: Counter[str], rows: int) -> bool:
+    """Return whether codes differ in a small number only, and repeat: grade1, grade5."""
+    stems = {re.sub(r"\d+", "", text) for text in distinct}
+    grades = [int(n) for text in distinct for n in re.findall(r"\d+", text)]
+    return len(stems) == 1 < len(distinct) < rows and max(grades, default=SCALE + 1) <= 10
+
+
+def _is_language(text: str) -> bool:
+    code = re.split(r"[-_]", text.lower())
+    return (code[0] in LANGUAGES and len(code) <= 3) or text.lower() in LANGUAGES
+
+
+_HARMLESS = (
+    _URL.match,
+    _HEX.match,
+    _PATH.match,
+    _FILE.match,
+    _DATE.match,
+    _TIME.match,
+    _is_language,
+)
+"""What each text of a harmless column may be."""
+
+
+def _words(text: str) -> int:
+    """Count the words of a text; two characters of a script without blanks are one."""
+    wide = len(_WIDE.findall(text))
+    return len(_WIDE.sub(" ", text).split()) + (wide + 1) // 2
+
+
+def _of_nested(name: str, held: Sequence[Any], there: Sequence[Any], known: _Known) -> Judged:
+    if _are_tools(there):
+        return TOOLS, True
+    if all(isinstance(value, Mapping) for value in there):
+        keys = dict.fromkeys(key for value in there for key in value)
+        judge = partial(_judged, is_nested=True) if known.texts else _of_items
+        return _worst([judge(key, [_field(v, key) for v in held], known) for key in keys])
+    lists = [value for value in there if isinstance(value, list)]
+    items = [item for value in lists for item in value]
+    if len(lists) < len(there):
+        return TEXT, False
+    numbers = [item for item in items if isinstance(item, int | float)]
+    if len(numbers) == len(items):
+        is_vector = min(map(len, lists)) >= VECTOR or all(
+            isinstance(n, int) and n > SCALE for n in numbers if not isinstance(n, bool)
+        )
+        return NOTHING if is_vector else (SCORE, True)
+    bare = _Known([], set(), {}, known.beside)
+    if all(isinstance(item, str) for item in items):
+        could, is_grave = _of_texts(name, items, bare)
+        return could, is_grave and could == TEXT
+    if all(isinstance(item, Mapping) for item in items):
+        keys = dict.fromkeys(key for item in items for key in item)
+        return _worst([_of_items(key, [item.get(key) for item in items], bare) for key in keys])
+    return (TEXT, True) if any(map(texts_within, there)) else (SCORE, False)
+
+
+def _of_items(name: str, values: Sequence[Any], bare: "_Known") -> Judged:
+    """Judge the values of a field of objects in lists, which are no rows."""
+    there = [value for value in map(decoded, values) if _is_there(value)]
+    if not there or _is_equal(values):
+        return NOTHING
+    return _of_values(name, values, there, bare)
+
+
+def _field(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _worst(inner: Sequence[Judged]) -> Judged:
+    return max(inner, key=lambda one: (bool(one[0]), one[1]), default=NOTHING)
+
+
+def _are_tools(there: Sequence[Any]) -> bool:
+    """Return whether values are definitions of tools: each has a name and parameters, or a description."""
+    items = [item for value in there for item in (value if isinstance(value, list) else [value])]
+    items = [i.get("function", i) if isinstance(i, Mapping) else i for i in items]
+    is_tool = partial(_has, "name", ("parameters", "description", "input_schema", "arguments"))
+    return bool(items) and all(map(is_tool, items))
+
+
+def _has(key: str, others: Sequence[str], item: Any) -> bool:
+    return isinstance(item, Mapping) and key in item and any(other in item for other in others)
+
+
+def _shown(values: Sequence[Any]) -> tuple[str, ...]:
+    texts = dict.fromkeys(str(v)[:24] for v in values if _is_there(v))
+    return tuple(list(texts)[:SHOWN])

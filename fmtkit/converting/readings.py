@@ -1,0 +1,118 @@
+"""Readings: other commands for a source with an open column, each tried on its first rows."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fmtkit.columns.kinds import FlagKind
+from fmtkit.columns.strict_kinds import mark_of
+from fmtkit.converting.bound_column import Row
+from fmtkit.converting.detection import PLAIN, Fit, fit
+from fmtkit.converting.known_words import BAD, GOOD
+from fmtkit.converting.open_columns import LABEL, SCALE, SCORE, OpenColumn
+from fmtkit.converting.suggestions import convert_command
+from fmtkit.converting.type_options import LABEL_OPTION
+from fmtkit.core.tables import Unpaired
+from fmtkit.formats import registry
+from fmtkit.formats.registry import Converter
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A command that reads a source with an open column, and in words what it does with it."""
+
+    meaning: str
+    command: str
+
+
+def readings(
+    paths: Sequence[str], found: Fit, sample: Sequence[Row], delimiter: str | None
+) -> tuple[Reading, ...]:
+    """Return what may be done about the open columns of a fit: read as labels, carried through, ignored."""
+    plain = convert_command(paths, found, sample, delimiter=delimiter)
+    if plain is None or not (found.open or found.unread):
+        return ()
+    made: list[Reading] = []
+    for column in found.open:
+        labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
+        as_kto = _as_labels(found, column.name, labels[0], sample) if labels else None
+        command = convert_command(paths, as_kto, sample, delimiter=delimiter) if as_kto else None
+        if labels and command:
+            made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
+    names = ",".join(dict.fromkeys([*found.unread, *(one.name for one in found.open)]))
+    if not any(c in names for c in " \t\n"):
+        for flag, meaning in (("--keep", "carried through"), ("--ignore", "not needed")):
+            made.append(Reading(f"{names} {meaning}", f"{plain} {flag} {shlex.quote(names)}"))
+    return tuple(made)
+
+
+def _labels(column: OpenColumn, sample: Sequence[Row]) -> tuple[Mapping[str, bool], str] | None:
+    """Return which values of a column are good, and in words by what rule; None where nothing says it."""
+    values = [row[column.name] for row in sample if row.get(column.name) not in (None, "")]
+    if not values or not all(isinstance(v, str | int | float) for v in values):
+        return None
+    marks = sorted({mark_of(value) for value in values})
+    if all(isinstance(value, bool) for value in values):
+        return {}, "true is good"
+    if len(marks) > SCALE:
+        return None
+    numbers = {mark: float(mark) for mark in marks if _is_number(mark)}
+    if len(numbers) == len(marks):
+        return _by_size(numbers)
+    good = {mark: mark.lower() in GOOD for mark in marks}
+    if all((mark.lower() in BAD) != is_good for mark, is_good in good.items()):
+        names = ", ".join(mark for mark in marks if good[mark])
+        return good, f"good: {names}" if names else "none of these is good"
+    if len(marks) == 2:
+        return {marks[0]: True, marks[1]: False}, f"if {marks[0]} is the good one"
+    return None
+
+
+def _by_size(numbers: Mapping[str, float]) -> tuple[Mapping[str, bool], str]:
+    most, least = max(numbers.values()), min(numbers.values())
+    if set(numbers.values()) <= {0.0, 1.0}:
+        return {}, "1 is good"
+    middle = 0.0 if least < 0 else next((m for top, m in _SCALES if most <= top), most / 2)
+    return {mark: n > middle for mark, n in numbers.items()}, f"above {middle:g} is good"
+
+
+_SCALES = ((1.0, 0.5), (2.0, 1.0), (5.0, 3.0), (10.0, 5.0), (100.0, 50.0))
+"""The greatest value of usual scales, and what is neither good nor bad on them."""
+
+
+def _is_number(mark: str) -> bool:
+    try:
+        float(mark)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_labels(
+    found: Fit, column: str, labels: Mapping[str, bool], sample: Sequence[Row]
+) -> Fit | None:
+    """Return the fit that reads the same rows with their labels; None where no type does."""
+    taking = [c for c in registry.converters() if c.makes is Unpaired and c.name != "passthrough"]
+    taking.sort(key=lambda c: (c.name != found.converter.name, -len(c.aliases), c.name))
+    told: dict[str, Any] = {LABEL_OPTION: json.dumps(labels, ensure_ascii=False)} if labels else {}
+    for converter in taking:
+        flag = next((n for n, k in converter.columns.items() if isinstance(k, FlagKind)), None)
+        flag = "label" if "label" in converter.columns else flag
+        if flag is None or not _reads_the_same(converter, found, sample):
+            continue
+        mapping = {n: p for n, p in found.mapping.items() if n in converter.columns}
+        tried = fit(converter, sample, {**mapping, flag: column}, {**found.options, **told})
+        if not tried.missing and tried.sound >= PLAIN and not tried.unread:
+            return replace(tried, open=tuple(one for one in found.open if one.name != column))
+    return None
+
+
+def _reads_the_same(converter: Converter, found: Fit, sample: Sequence[Row]) -> bool:
+    there = {name for row in sample for name in row}
+    return all(
+        name in converter.columns or found.converter.path(name).partition(".")[0] not in there
+        for name in found.converter.columns
+        if name not in found.mapping
+    ) and all(name in converter.columns for name in found.mapping)

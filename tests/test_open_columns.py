@@ -1,0 +1,139 @@
+"""A guess accounts for every column: each is read, harmless by what it holds, or open."""
+
+import json
+import shlex
+
+import polars as pl
+import pytest
+import runs
+
+from fmtkit.converting import detection
+
+ASKED = [
+    "Name a fruit that grows on trees",
+    "What is the capital of France?",
+    "How many legs has a spider?",
+]
+SAID = [
+    "An apple is one of these.",
+    "Go away, I am busy.",
+    "A spider has eight legs, and two feelers.",
+]
+
+
+def rows(**columns):
+    """Return rows of a question and its answer with these columns beside."""
+    return [
+        {"prompt": asked, "response": said, **{name: held[i] for name, held in columns.items()}}
+        for i, (asked, said) in enumerate(zip(ASKED, SAID, strict=True))
+    ]
+
+
+def certainty(sample):
+    return detection.certainty(detection.detect(sample))
+
+
+def open_names(sample):
+    return [one.name for one in detection.detect(sample)[0].open]
+
+
+LABELS = (
+    ["up", "down", "up"],
+    ["👍", "👎", "👍"],
+    [5, 1, 4],
+    [True, False, True],
+    ["好", "差", "好"],
+)
+
+
+@pytest.mark.parametrize("held", LABELS, ids=str)
+@pytest.mark.parametrize("name", ["thumbs", "评分", "bewertung"])
+def test_a_label_of_any_name_in_any_language_is_open(name, held):
+    sample = rows(**{name: held})
+    assert (open_names(sample), certainty(sample)) == ([name], "unsure")
+
+
+PASSAGES = [
+    "The city lies on a river in the north.",
+    "It was built long ago by sailors.",
+    "A spider is no insect.",
+]
+TOOLS = [[{"name": f"f{i}", "description": "does it", "parameters": {}}] for i in range(3)]
+
+
+@pytest.mark.parametrize("held", [PASSAGES, TOOLS], ids=["text", "tools"])
+@pytest.mark.parametrize("name", ["apis", "persona", "原文"])
+def test_a_context_or_tools_of_any_name_are_open(name, held):
+    sample = rows(**{name: held})
+    assert (open_names(sample), certainty(sample)) == ([name], "unsure")
+
+
+@pytest.mark.parametrize("name", ["parent_id", "vorgänger", "上级"])
+def test_a_column_that_names_other_rows_is_open(name):
+    sample = rows(key=["m1", "m2", "m3"], **{name: [None, "m1", "m2"]})
+    assert (open_names(sample), certainty(sample)) == ([name], "unsure")
+
+
+HARMLESS = {
+    "ids": ["a1", "b2", "c7"],
+    "urls": ["https://a.org/1", "https://a.org/2", "http://b.org"],
+    "dates": ["2024-01-02", "2024-02-03T10:00:00Z", "2023-11-30"],
+    "models": ["gpt-4", "meta-llama/Llama-3-8B", "gpt-4"],
+    "languages": ["en", "de", "en"],
+    "lengths": [len(said) for said in SAID],
+    "equal": ["web", "web", "web"],
+    "copies": SAID,
+    "nothing": [None, "", None],
+}
+
+
+@pytest.mark.parametrize("held", HARMLESS.values(), ids=HARMLESS)
+@pytest.mark.parametrize("name", ["meta", "herkunft", "来源"])
+def test_what_is_harmless_by_its_contents_leaves_a_guess_sure(name, held):
+    sample = rows(**{name: held})
+    assert (open_names(sample), certainty(sample)) == ([], "sure")
+
+
+@pytest.mark.parametrize("answers", [("answer", "solution"), ("answer", "choice_answer")])
+def test_no_pair_is_made_of_columns_that_say_nothing_of_preference(answers):
+    sample = [{"problem": q, answers[0]: str(i), answers[1]: SAID[i]} for i, q in enumerate(ASKED)]
+    assert all(found.converter.table != "Preference" for found in detection.detect(sample))
+
+
+def test_two_prompts_in_a_list_are_no_sure_conversation():
+    sample = [{"turns": [asked, "Now rewrite it."]} for asked in ASKED]
+    assert certainty(sample) == "unsure"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_inspect_names_the_column_and_its_kto_command_works(tmp_path, capsys, kind):
+    path = tmp_path / f"rows.{kind}"
+    frame = pl.DataFrame(rows(rating=[5, 1, 4]))
+    {"jsonl": frame.write_ndjson, "csv": frame.write_csv, "parquet": frame.write_parquet}[kind](
+        path
+    )
+    survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    assert survey["verdict"]["text"].startswith("not read: rating could be a score")
+    assert "open_columns" in [found["code"] for found in survey["findings"]]
+    command = next(r["command"] for r in survey["readings"] if "KTO" in r["meaning"])
+    words = shlex.split(command)
+    out = tmp_path / "kto.jsonl"
+    done = runs.fmtkit(capsys, *words[1 : words.index("-o")], "-o", str(out))
+    assert done.code == 0, done.err
+    assert [json.loads(line)["label"] for line in out.read_text().splitlines()] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_convert_counts_an_open_column_unless_it_is_ignored(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    pl.DataFrame(rows(thumbs=["up", "down", "up"])).write_ndjson(path)
+    argv = ("convert", str(path), "-t", "question_answer", "--json", "-o")
+    report = json.loads(runs.fmtkit(capsys, *argv, str(tmp_path / "a.jsonl")).out)
+    assert (report["unread_columns"], report["warnings"]["open_columns"]) == ({"thumbs": 3}, 3)
+    done = runs.fmtkit(capsys, *argv, str(tmp_path / "b.jsonl"), "--ignore", "thumbs")
+    assert (json.loads(done.out)["unread_columns"], json.loads(done.out)["warnings"]) == ({}, {})
+    wrong = runs.fmtkit(capsys, *argv, str(tmp_path / "c.jsonl"), "--ignore", "thumb")
+    assert (wrong.code, "did you mean 'thumbs'" in wrong.err) == (2, True)
