@@ -11,6 +11,7 @@ ID_WORDS = _words(
 LENGTH_WORDS = _words("len length tokens token num n count chars words size turns")
 MODEL_WORDS = _words("model models generator engine llm")
 LANGUAGE_WORDS = _words("lang language langdetect locale")
+SCORE_WORDS = _words("score scores rating rank reward")
 TIME_WORDS = _words("date time timestamp created updated year at ts")
 """Words of a column's name that confirm what its values allow, and decide nothing alone."""
 

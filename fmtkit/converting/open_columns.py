@@ -21,6 +21,7 @@ from fmtkit.converting.known_words import (
     LANGUAGES,
     LENGTH_WORDS,
     MODEL_WORDS,
+    SCORE_WORDS,
     TIME_WORDS,
 )
 from fmtkit.converting.unread_turns import decoded, looks_like_turns, texts_within, words_of
@@ -126,11 +127,20 @@ def open_columns(
     known = _Known(sample, own, columns, beside)
     found = []
     for name, values in columns.items():
-        if name not in own and name not in MEDIA:
+        if name not in own and name not in MEDIA and not _is_misspelt(values, columns, own):
             could, is_grave = _judged(name, values, known)
             if could:
                 found.append(OpenColumn(name, could, _shown(values), is_grave))
     return tuple(found)
+
+
+def _is_misspelt(values: Sequence[Any], columns: Mapping[str, list[Any]], read: set[str]) -> bool:
+    """Return whether a column stands only in bad rows: they lack one that most others have."""
+    there = [i for i, value in enumerate(values) if value is not None]
+    usual = (columns[n] for n in read if n in columns)
+    return bool(there) and any(
+        all(held[i] is None for i in there) and 2 * held.count(None) < len(held) for held in usual
+    )
 
 
 class _Known:
@@ -291,7 +301,7 @@ def _of_numbers(
     is_whole = all(number.is_integer() for number in found)
     distinct = len(set(found))
     is_scale = distinct <= SCALE and all(-SCALE <= n <= 10 for n in found)
-    if words & {"score", "scores", "rating", "rank", "reward"}:
+    if words & SCORE_WORDS:
         return SCORE, True
     if any("/" in v or "%" in v for v in there if isinstance(v, str)):
         return SCORE, True
