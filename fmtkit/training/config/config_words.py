@@ -1,7 +1,7 @@
 """Errors of a conversion in the words of a config: flags are replaced by keys."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from fmtkit.converting.convert_options import ConvertOptions
@@ -65,20 +65,31 @@ def _placed(config: Config | None, message: str, text: str, typed: Collection[st
     """Put the file and the line of the first key that is meant before a message."""
     if config is None or text.startswith(config.source):
         return text
+    key = key_meant(config, message, typed)
+    if key is not None:
+        return f"{config.source}:{config.lines[key]}: {text}"
+    return f"{config.source}: {text}" if _meant(message, typed) else text
+
+
+def key_meant(
+    config: Config, message: str, typed: Collection[str] = (), dataset: str = ""
+) -> str | None:
+    """Return the first key of the file whose flag a message names; of one dataset, if it is given."""
     declared = ConvertOptions.declared()
-    flags = {name: message.find(flag_of(name, one)) for name, one in declared.items()}
-    meant = sorted((at, name) for name, at in flags.items() if at >= 0 and name not in typed)
-    for _, name in meant:
-        for line in _lines(config, declared[name].keys):
-            return f"{config.source}:{line}: {text}"
-    return f"{config.source}: {text}" if meant else text
+    entry = re.escape(dataset) if dataset else r"datasets\.\d+"
+    for name in _meant(message, typed):
+        for key in declared[name].keys:
+            place = re.compile(re.sub(r"^datasets\\\.", lambda _: rf"{entry}\.", re.escape(key)))
+            for found in config.lines:
+                if place.fullmatch(found):
+                    return found
+    return None
 
 
-def _lines(config: Config, keys: Sequence[str]) -> Iterator[int]:
-    """Yield the lines of the file that set one of these keys."""
-    for key in keys:
-        place = re.compile(re.escape(key).replace(r"datasets\.", r"datasets\.\d+\."))
-        yield from (line for name, line in config.lines.items() if place.fullmatch(name))
+def _meant(message: str, typed: Collection[str]) -> list[str]:
+    """Return the options whose flags a message names, in its order, without those in `typed`."""
+    flags = {n: message.find(flag_of(n, one)) for n, one in ConvertOptions.declared().items()}
+    return [n for _, n in sorted((at, n) for n, at in flags.items() if at >= 0 and n not in typed)]
 
 
 def _saying(error: FmtkitError, text: str) -> FmtkitError:

@@ -47,7 +47,9 @@ def find_unreadable(run: Run) -> Iterator[Problem]:
     """Yield datasets that cannot be read as their type says, or leave no row to train on."""
     for name, rows in run.first_rows.items():
         if rows.error is not None:
-            yield Problem("", config_words.spoken(str(rows.error)), name, type(rows.error))
+            message = str(rows.error)
+            key = config_words.key_meant(run.plan.config, message, dataset=name) or name
+            yield Problem("", config_words.spoken(message), key, type(rows.error))
         elif not rows.written and (rows.is_all or sum(rows.reasons.values()) == rows.read):
             yield Problem("", f"datasets: {rows.source}: {_why_none(rows)}", name, OptionError)
 
