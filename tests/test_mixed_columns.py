@@ -35,7 +35,7 @@ def test_a_column_of_mixed_kinds_beside_messages_changes_nothing(tmp_path):
         for i in range(400)
     ]
     mixed = convert(tmp_path, rows, "argilla_chat")
-    assert mixed.report["warnings"] == {"extra_columns": 1}
+    assert mixed.report["warnings"]["extra_columns"] == 1
     plain = convert(tmp_path, [dialogs(i) for i in range(400)], "argilla_chat")
     assert mixed.rows == plain.rows
 
