@@ -1,9 +1,14 @@
 """Where the records of a block lie, whatever its line ends are."""
 
+import tracemalloc
+from io import BytesIO
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmtkit.sources.blocks import BLOCK_BYTES
+from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.structure import Lines, find_lines, places_of_line_feeds
 
 pieces = st.sampled_from(
@@ -59,3 +64,15 @@ def test_line_feeds_that_are_known_are_not_looked_for(data):
     assert [*map(list, (known.starts, known.ends))] == [
         *map(list, (found(data).starts, found(data).ends))
     ]
+
+
+def test_blank_lines_take_little_more_room_than_their_bytes():
+    text = b"\n" * BLOCK_BYTES + b'{"a": 1}\n'
+    tracemalloc.start()
+    blocks = list(blocks_of_lines(BytesIO(text)))
+    found = [block.records().found for block in blocks]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(lines.blank for lines in found) == BLOCK_BYTES
+    assert [block.first_line for block in blocks] == [1, BLOCK_BYTES + 1]
+    assert peak < 6 * BLOCK_BYTES

@@ -376,7 +376,7 @@ class JsonBlock(Block):
     rejects: tuple[Reject, ...] = ()
     bytes_read: int = 0
     line_feeds: np.ndarray | None = field(default=None, compare=False)
-    """int64: offsets of the line feeds of `data`, if they were found while cutting."""
+    """int64: offsets of the line feeds of `data`, if they are known; not held of short lines."""
 
     @property
     def nbytes(self) -> int:

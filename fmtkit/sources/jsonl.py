@@ -12,6 +12,8 @@ from fmtkit.sources.structure import PIECE_BYTES, places_of_line_feeds
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r\n"
 LINE_FEED = ord("\n")
+SHORT_LINE = 16
+"""Bytes of a line on average below which a block does not hold the places of its line feeds, 8 bytes each."""
 
 
 def blocks_of_lines(
@@ -41,9 +43,9 @@ def blocks_of_lines(
     while True:
         if isinstance(file, RawBytes) and (block := file.lines(size, held)):
             read, held = read + len(block), 0
-            found = places_of_line_feeds(block)
-            yield JsonBlock(block, line, bytes_read=read, line_feeds=found)
-            line += len(found)
+            made = _block(block, line, read)
+            yield made
+            line = made.next_line
             continue
         held += fill(file, view[held:])
         if not held:
@@ -54,9 +56,9 @@ def blocks_of_lines(
             block = bytes(view[:cut])
             view[: held - cut] = bytes(view[cut:held])
             held -= cut
-            found = places_of_line_feeds(block)
-            yield JsonBlock(block, line, bytes_read=read, line_feeds=found)
-            line += len(found)
+            made = _block(block, line, read)
+            yield made
+            line = made.next_line
             continue
         kept, length, ended, tail = _finish_line(file, bytes(buffer), max_line_bytes)
         view[: len(tail)] = tail
@@ -68,6 +70,13 @@ def blocks_of_lines(
             reject = long_line(kept, length, line, max_line_bytes)
             yield JsonBlock(b"", line, rejects=(reject,), bytes_read=read)
         line += 1
+
+
+def _block(data: bytes, line: int, read: int) -> JsonBlock:
+    """Return a block of lines, with the places of its line feeds unless its lines are short."""
+    is_dense = line_feeds(data) * SHORT_LINE > len(data)
+    found = None if is_dense else places_of_line_feeds(data)
+    return JsonBlock(data, line, bytes_read=read, line_feeds=found)
 
 
 def line_feeds(data: bytes) -> int:
