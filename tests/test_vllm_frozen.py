@@ -1,4 +1,5 @@
-"""A vLLM server that is frozen by SIGSTOP: nothing waits for it for good, and what was trained is kept."""
+"""A vLLM server that is frozen, completely or in a worker: nothing waits for it for good, and what was
+trained is kept."""
 
 import os
 import signal
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -29,6 +31,8 @@ import vllm_stub as vllm
 class Freezing(vllm.Stub):
     def answer(self, path, body):
         if path == {path!r} and [p for p, _ in self.calls].count(path) >= {after}:
+            if {only_worker}:
+                time.sleep(600)
             os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(1)  # other threads may run on for a moment
         return super().answer(path, body)
@@ -40,11 +44,23 @@ with vllm.serving(Freezing({model!r})) as port:
 
 
 class Served:
-    """A stand-in server in a process of its own, which freezes at a request after so many like it."""
+    """A stand-in server in a process of its own, which freezes at a request after so many like it.
 
-    def __init__(self, model: str, path: str = "/v1/completions", after: int = 2) -> None:
+    If only its worker freezes, it still answers all other requests.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        path: str = "/v1/completions",
+        after: int = 2,
+        *,
+        only_worker: bool = False,
+    ) -> None:
         tests = str(Path(__file__).parent)
-        code = SERVER.format(tests=tests, path=path, after=after, model=model)
+        code = SERVER.format(
+            tests=tests, path=path, after=after, model=model, only_worker=only_worker
+        )
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 
     def __enter__(self) -> "Served":
@@ -78,18 +94,30 @@ def checkpoints(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "ahead"),
-    [("/v1/completions", False), ("/v1/completions", True), ("/v1/load_lora_adapter", False)],
+    ("path", "ahead", "only_worker"),
+    [
+        ("/v1/completions", False, False),
+        ("/v1/completions", True, False),
+        ("/v1/load_lora_adapter", False, False),
+        ("/v1/completions", False, True),
+    ],
 )
-def test_a_frozen_server_ends_the_run_with_a_checkpoint(tmp_path, packages, path, ahead):  # noqa: F811
-    with Served(str(tmp_path / "model"), path) as server:
+def test_a_frozen_server_ends_the_run_with_a_checkpoint(
+    tmp_path,
+    packages,  # noqa: F811
+    path,
+    ahead,
+    only_worker,
+):
+    with Served(str(tmp_path / "model"), path, only_worker=only_worker) as server:
         child = started(
             tmp_path, packages, server.port, vllm_server_timeout=3, async_prefetch=ahead
         )
         _, said = child.communicate(timeout=300)
-        assert server.is_frozen
+        assert server.is_frozen != only_worker
     assert child.returncode == 1, said
     assert "has been frozen for" in said
+    assert ("computes no token" in said) == only_worker
     assert "--resume continues from there" in said
     assert "Traceback" not in said
     assert checkpoints(tmp_path)[-1] in {"checkpoint-1", "checkpoint-2"}
@@ -121,6 +149,69 @@ def test_a_request_has_a_time_limit_though_the_server_is_well(monkeypatch):
         told = r"took more than 0\.05 s for a request; .* raise trl\.vllm_request_timeout"
         with pytest.raises(ServerLostError, match=told):
             line.run(lambda: time.sleep(30))
+
+
+class Stalled(vllm.Stub):
+    """A server that answers no request for a token, unless `answers`; `seen` is set at the third one.
+
+    With `moves`, every second look at the metrics finds that it has generated a token for others.
+    """
+
+    def __init__(self, *, answers: bool = False, moves: bool = False) -> None:
+        super().__init__("a/m")
+        self.answers, self.moves = answers, moves
+        self.looks = 0
+        self.seen, self.over = Event(), Event()
+
+    def _get(self, path):
+        if path == "/metrics" and self.moves:
+            self.looks += 1
+            self.tokens = self.looks // 2
+        return super()._get(path)
+
+    def _complete(self, body):
+        if [path for path, _ in self.calls].count("/v1/completions") == 3:
+            self.seen.set()
+        if not self.answers:
+            self.over.wait(60)
+        return 200, {"choices": []}
+
+
+def waited(stub: Stalled, patch: pytest.MonkeyPatch, **limits: float) -> bool:
+    """Wait for an answer that comes once the server was asked for a token three times."""
+    for name, seconds in (("_LOOK", 0.01), ("_PROBE", 0.01)):
+        patch.setattr(lifeline, name, seconds)
+    patch.setattr(lifeline, "_TOKEN_ANSWER", 60 if stub.answers else 0.05)
+    with vllm.serving(stub) as port:
+        line = Lifeline(Server(f"http://127.0.0.1:{port}"), 0, **limits)
+        try:
+            return line.run(lambda: stub.seen.wait(60))
+        finally:
+            stub.over.set()
+
+
+def test_a_server_whose_worker_is_frozen_is_lost(monkeypatch):
+    told = r"has been frozen for .* \(it answers /health, but computes no token\)"
+    with pytest.raises(ServerLostError, match=told):
+        waited(Stalled(), monkeypatch)
+
+
+def test_a_server_that_computes_for_others_is_waited_for(monkeypatch):
+    assert waited(Stalled(moves=True), monkeypatch)
+
+
+def test_a_server_that_answers_a_request_for_one_token_is_waited_for(monkeypatch):
+    stub = Stalled(answers=True)
+    assert waited(stub, monkeypatch)
+    assert stub.calls[0] == ("/v1/completions", {"model": "a/m", "prompt": [0], "max_tokens": 1})
+
+
+def test_without_metrics_only_the_time_limit_of_a_request_ends_the_wait(monkeypatch):
+    stub = Stalled()
+    stub.tokens = None
+    with pytest.raises(ServerLostError, match=r"took more than 0\.3 s for a request"):
+        waited(stub, monkeypatch, request_seconds=0.3)
+    assert stub.calls == []
 
 
 def test_a_signal_ends_the_waiting_for_an_answer_and_for_a_server_that_is_gone(monkeypatch):

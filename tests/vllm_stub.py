@@ -32,6 +32,8 @@ class Stub:
         }
         self.adapters: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.tokens: int | None = 0
+        """The tokens that it has generated, as `/metrics` says; None for a server without metrics."""
         self.failing: dict[str, int] = {}
         """Path -> the status that it answers from now on."""
 
@@ -62,6 +64,9 @@ class Stub:
     def _get(self, path: str) -> tuple[int, Any]:
         if path == "/health":
             return 200, ""
+        if path == "/metrics" and self.tokens is not None:
+            labels = f'{{engine="0",model_name="{self.model}"}}'
+            return 200, f"vllm:generation_tokens_total{labels} {float(self.tokens)}\n"
         if path == "/v1/models":
             names = [self.model, *self.adapters]
             return 200, {"data": [{"id": name, "root": self.model} for name in names]}
@@ -91,6 +96,8 @@ class Stub:
                     "top_logprobs": [{f"token_id:{token}": -1.0} for token in ids],
                 }
                 choices.append({"prompt_token_ids": prompt, "token_ids": ids, "logprobs": logprobs})
+        if self.tokens is not None:
+            self.tokens += sum(len(choice["token_ids"]) for choice in choices)
         return 200, {"choices": choices}
 
 

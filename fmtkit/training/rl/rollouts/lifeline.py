@@ -1,10 +1,11 @@
 """A vLLM server that may be lost: calls are retried for a while, then the run ends after a checkpoint.
 
 TRL's client has no time limit. Here each request has one (`trl.vllm_request_timeout`), and while it waits,
-the health of the server is checked: a frozen server accepts requests and answers none. The run waits for a
-server that is gone or frozen as long as at its start (`trl.vllm_server_timeout`). A signal that asks the
-run to stop ends the waiting at once. A server that was restarted has the base model's weights: an adapter
-is sent again; full weights cannot be, since the NCCL group died with it.
+the server is watched: a frozen server accepts requests and answers none, and one with a frozen worker
+answers health checks too, but computes nothing. The run waits for a server that is gone or frozen as long
+as at its start (`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A
+server that was restarted has the base model's weights: an adapter is sent again; full weights cannot be,
+since the NCCL group died with it.
 """
 
 import os
@@ -28,6 +29,8 @@ _LOOK = 0.2
 _PROBE = 10.0
 """Seconds between two health checks of a server with a request in flight."""
 _PROBE_ANSWER = 5.0
+_TOKEN_ANSWER = 10.0
+"""Seconds that a request for one token may take before the server's progress is compared again."""
 _STOP_GRACE = 30.0
 """Seconds that a transfer of weights may take after a signal: it cannot be interrupted."""
 
@@ -70,6 +73,8 @@ class Lifeline:
         self.request_seconds = request_seconds
         self.is_stopped = is_stopped
         self.instance = server.instance()
+        self.answers = 0
+        """Requests of this process that have ended, in any of its threads."""
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Return what the call returns.
@@ -105,22 +110,20 @@ class Lifeline:
         client.
         """
         waiting = Call(call)
-        begun = well = asked = time.monotonic()
+        begun = asked = time.monotonic()
+        watch = _Watch(self, begun)
         while not waiting.is_done(_LOOK):
-            self._check_stopped()
+            self.check_stopped()
             now = time.monotonic()
             if now - begun >= self.request_seconds:
                 raise ServerLostError(
                     f"the vLLM server at {self.server.url} took more than {self.request_seconds:g} s "
                     "for a request; if answers take so long, raise trl.vllm_request_timeout"
                 )
-            if now - asked < _PROBE:
-                continue
-            if self.server.is_up(_PROBE_ANSWER):
-                well = time.monotonic()
-            elif (silent := time.monotonic() - well) >= self.seconds:
-                raise ServerLostError(self.lost(f"has been frozen for {silent:.0f} s"))
-            asked = time.monotonic()
+            if now - asked >= _PROBE:
+                watch.look()
+                asked = time.monotonic()
+        self.answers += 1
         return waiting.result()
 
     def _pause(self, seconds: float) -> None:
@@ -128,7 +131,8 @@ class Lifeline:
         while not self.is_stopped() and time.monotonic() < end:
             time.sleep(_LOOK)
 
-    def _check_stopped(self) -> None:
+    def check_stopped(self) -> None:
+        """Raise StoppedError if a signal asked the run to stop."""
         if self.is_stopped():
             raise StoppedError(f"stopped while the vLLM server at {self.server.url} was waited for")
 
@@ -180,7 +184,7 @@ class Lifeline:
         waited, step = 0.0, _FIRST_PAUSE
         begun = time.monotonic()
         while not self.server.is_up():
-            self._check_stopped()
+            self.check_stopped()
             waited = max(waited, time.monotonic() - begun)
             if waited >= self.seconds:
                 raise ServerLostError(
@@ -200,6 +204,53 @@ class Lifeline:
     def lost(self, what: str) -> str:
         """Return the message for a lost server, with what to do."""
         return f"the vLLM server at {self.server.url} {what}; start it again with fmtkit vllm-serve"
+
+
+class _Watch:
+    """Looks at a server while a request waits: whether it answers, and whether it computes."""
+
+    def __init__(self, lifeline: Lifeline, begun: float) -> None:
+        self.lifeline = lifeline
+        self.well = self.moved = begun
+        self.progress: tuple[object, ...] | None = None
+
+    def look(self) -> None:
+        """Raise ServerLostError for a server that is frozen, completely or in a worker."""
+        lifeline = self.lifeline
+        if not lifeline.server.is_up(_PROBE_ANSWER):
+            silent = time.monotonic() - self.well
+            if silent >= lifeline.seconds:
+                raise ServerLostError(lifeline.lost(f"has been frozen for {silent:.0f} s"))
+            return
+        self.well = time.monotonic()
+        if self._has_moved() or self.well - self.moved < lifeline.seconds:
+            return
+        if self._generates() or self._has_moved():
+            self.moved = time.monotonic()
+            return
+        still = time.monotonic() - self.moved
+        raise ServerLostError(
+            lifeline.lost(
+                f"has been frozen for {still:.0f} s (it answers /health, but computes no token)"
+            )
+        )
+
+    def _has_moved(self) -> bool:
+        """Return whether anything was computed or answered since the last look, or cannot be known."""
+        computed = self.lifeline.server.progress(_PROBE_ANSWER)
+        progress = None if computed is None else (self.lifeline.answers, *computed)
+        has_moved = progress is None or progress != self.progress
+        self.progress = progress
+        if has_moved:
+            self.moved = time.monotonic()
+        return has_moved
+
+    def _generates(self) -> bool:
+        """Return whether one token is generated in time; a long queue may delay it."""
+        waiting = Call(partial(self.lifeline.server.generates, _TOKEN_ANSWER))
+        while not waiting.is_done(_LOOK):
+            self.lifeline.check_stopped()
+        return waiting.result()
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -23,6 +23,13 @@ REQUEST_SECONDS = 1800.0
 """A request may take so long unless `trl.vllm_request_timeout` says otherwise: the other training
 processes wait for the main one as long (`ddp_timeout`)."""
 _ANSWER_SECONDS = 10.0
+_PROGRESS = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    # The two counters stand still while the chunks of a long prompt are read; the cache fills up.
+    "vllm:kv_cache_usage_perc",
+)
+"""The samples of `/metrics` that only change when the model computes."""
 _LONGEST_PAUSE = 10.0
 _PEFT_RANK = 8
 
@@ -65,6 +72,27 @@ class Server:
             self._ask("/health", None, seconds)
         except ServerError:
             return False
+        return True
+
+    def progress(self, seconds: float = _ANSWER_SECONDS) -> tuple[str, ...] | None:
+        """Return what the server has computed so far, to be compared; None where it does not say.
+
+        `/health` does not ask the workers: it succeeds while they are frozen.
+        """
+        try:
+            text = self._ask("/metrics", None, seconds)
+        except ServerError:
+            return None
+        lines = (line for line in text.splitlines() if line.startswith(_PROGRESS))
+        return tuple(sorted(lines)) or None
+
+    def generates(self, seconds: float) -> bool:
+        """Return whether the server answers a request for one token; any status is an answer."""
+        try:
+            base = self.get("/v1/models")["data"][0]["id"]
+            self.post("/v1/completions", {"model": base, "prompt": [0], "max_tokens": 1}, seconds)
+        except ServerError as error:
+            return error.status is not None
         return True
 
     def instance(self) -> str | None:
