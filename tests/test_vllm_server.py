@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import threading
 from dataclasses import replace
 
 import pytest
@@ -136,6 +137,22 @@ def test_a_server_that_fits_has_at_most_a_note():
 def test_two_names_of_one_model_are_the_same(tmp_path, served, wanted, same):
     named = {"folder": tmp_path, "name": tmp_path.name}
     assert server._same_model(served.format(**named), wanted.format(**named)) is same
+
+
+class Collecting(vllm.Stub):
+    """A server that runs programs before it says what it is, as vLLM does on a busy machine."""
+
+    def _get(self, path):
+        if path == "/server_info":
+            threading.Event().wait(11)
+        return super()._get(path)
+
+
+@pytest.mark.slow
+def test_a_server_may_take_long_to_say_what_it_is():
+    stub = Collecting("a/m", **NCCL)
+    with vllm.serving(stub) as port:
+        assert server.check(url(port), "a/m", rank=None, start=START) == []
 
 
 def test_a_server_that_answers_late_is_asked_again():

@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fmtkit.core.foreign_calls import Call
 from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS, Server, ServerError, address
 from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError, asked_to_stop
 from fmtkit.training.run.interrupts import INTERRUPTED
+
+Answer = TypeVar("Answer")
 
 _TRIES = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
@@ -113,7 +115,7 @@ class Lifeline:
         begun = asked = time.monotonic()
         watch = _Watch(self, begun)
         while not waiting.is_done(_LOOK):
-            self.check_stopped()
+            self._check_stopped()
             now = time.monotonic()
             if now - begun >= self.request_seconds:
                 raise ServerLostError(
@@ -131,10 +133,16 @@ class Lifeline:
         while not self.is_stopped() and time.monotonic() < end:
             time.sleep(_LOOK)
 
-    def check_stopped(self) -> None:
-        """Raise StoppedError if a signal asked the run to stop."""
+    def _check_stopped(self) -> None:
         if self.is_stopped():
             raise StoppedError(f"stopped while the vLLM server at {self.server.url} was waited for")
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return what a request with a time limit of its own returns; raise StoppedError after a signal."""
+        waiting = Call(question)
+        while not waiting.is_done(_LOOK):
+            self._check_stopped()
+        return waiting.result()
 
     @contextmanager
     def watching(self, what: str) -> Iterator[None]:
@@ -184,7 +192,7 @@ class Lifeline:
         waited, step = 0.0, _FIRST_PAUSE
         begun = time.monotonic()
         while not self.server.is_up():
-            self.check_stopped()
+            self._check_stopped()
             waited = max(waited, time.monotonic() - begun)
             if waited >= self.seconds:
                 raise ServerLostError(
@@ -193,7 +201,7 @@ class Lifeline:
             self.pause(step)
             waited += step
             step = min(step * 2, _LONGEST_PAUSE)
-        before, self.instance = self.instance, self.server.instance()
+        before, self.instance = self.instance, self.ask(self.server.instance)
         known = before is not None and self.instance is not None
         if before == self.instance if known else waited == 0:
             return
@@ -247,10 +255,8 @@ class _Watch:
 
     def _generates(self) -> bool:
         """Return whether one token is generated in time; a long queue may delay it."""
-        waiting = Call(partial(self.lifeline.server.generates, _TOKEN_ANSWER))
-        while not waiting.is_done(_LOOK):
-            self.lifeline.check_stopped()
-        return waiting.result()
+        lifeline = self.lifeline
+        return lifeline.ask(partial(lifeline.server.generates, _TOKEN_ANSWER))
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -23,6 +23,9 @@ REQUEST_SECONDS = 1800.0
 """A request may take so long unless `trl.vllm_request_timeout` says otherwise: the other training
 processes wait for the main one as long (`ddp_timeout`)."""
 _ANSWER_SECONDS = 10.0
+_INFO_SECONDS = 120.0
+"""vLLM answers the first `/server_info` with what a dozen programs say about the machine: 3 s on an idle one,
+more than 10 s on a busy one."""
 _PROGRESS = (
     "vllm:generation_tokens_total",
     "vllm:prompt_tokens_total",
@@ -49,9 +52,9 @@ class Server:
 
     url: str
 
-    def get(self, path: str) -> Mapping[str, Any]:
+    def get(self, path: str, seconds: float = _ANSWER_SECONDS) -> Mapping[str, Any]:
         """Return the JSON object at a path; raises ServerError, also if the answer is something else."""
-        text = self._ask(path, None, _ANSWER_SECONDS)
+        text = self._ask(path, None, seconds)
         try:
             answer = json.loads(text)
         except ValueError:
@@ -105,7 +108,8 @@ class Server:
 
     def info(self) -> Mapping[str, Any]:
         """Return the server's configuration as it resolved it; raises ServerError (404: not offered)."""
-        config = self.get("/server_info?config_format=json").get("vllm_config")
+        answer = self.get("/server_info?config_format=json", _INFO_SECONDS)
+        config = answer.get("vllm_config")
         if not isinstance(config, dict):
             raise ServerError(f"{self.url}/server_info holds no vllm_config: is it a vLLM server?")
         return config
