@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
@@ -39,6 +40,18 @@ def kernel() -> Extension:
     )
 
 
+class Wheel(bdist_wheel):
+    """A wheel for every machine where the kernel, which is optional, could not be built."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return what the wheel is for, by what was built into it."""
+        outputs = self.get_finalized_command("build_ext").get_outputs()
+        if any(Path(path).exists() for path in outputs):
+            return super().get_tag()
+        self.root_is_pure = True
+        return "py3", "none", "any"
+
+
 def required() -> bool:
     """Return whether an installation without the kernel is an error."""
     return os.environ.get(native.VARIABLE) == native.REQUIRED
@@ -54,6 +67,7 @@ if reason := native.unsupported():
 else:
     setup(
         ext_modules=[kernel()],
+        cmdclass={"bdist_wheel": Wheel},
         # Objects of an earlier build are of no use: the macros above are not among what makes them old.
         options={"bdist_wheel": {"py_limited_api": "cp311"}, "build_ext": {"force": True}},
     )

@@ -3,6 +3,7 @@
 Names are imported when they are first used, so that `import fmtkit` stays light.
 """
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,5 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Name what is loaded on first use too, so that a shell completes it."""
-    return sorted({*globals(), *__all__})
+    """Name what is public, loaded or not, so that a shell completes it and nothing else."""
+    special = (name for name in globals() if name.startswith("__"))
+    loaded = (name.partition(".")[2] for name in sys.modules if name.startswith("fmtkit."))
+    return sorted({*__all__, *special, *(name for name in loaded if "." not in name)})

@@ -75,11 +75,8 @@ def damaged(name: str) -> None:
 def test_without_a_build_there_is_a_reason_and_require_is_an_error(monkeypatch, importing, reason):
     monkeypatch.setattr(native, "unsupported", lambda: "")
     monkeypatch.setattr(native, "import_module", importing)
-    if importing is absent:
-        assert native.kernel() is None
-    else:
-        with pytest.raises(UnusedKernelWarning):
-            native.kernel()
+    with pytest.raises(UnusedKernelWarning, match=f"{reason}.*2.5 to 6 times.*FMTKIT_KERNEL=0"):
+        native.kernel()
     monkeypatch.setenv(native.VARIABLE, "require")
     with pytest.raises(DependencyError, match=f"{reason}.*pip install -e") as caught:
         native.kernel()
@@ -201,8 +198,12 @@ def convert_in(folder: Path) -> str:
     return done.stderr
 
 
-def test_a_machine_that_never_had_a_build_is_quiet(installed):
-    assert convert_in(installed) == ""
+def test_convert_tells_in_one_line_that_there_is_no_build_and_what_that_costs(installed):
+    if reason := native.unsupported():
+        pytest.skip(reason)
+    (line,) = convert_in(installed).splitlines()
+    assert line.startswith("fmtkit: the native kernel is not used: it was not built")
+    assert "2.5 to 6 times the CPU time" in line
 
 
 def test_convert_tells_in_one_line_that_the_build_is_stale(installed):

@@ -14,6 +14,10 @@ import touched
         ("fmtkit/reading/kernel/json.c", "tests/test_native.py"),
         ("runners/dpo.py", "tests/test_runners.py"),
         ("docs/grpo.md", "tests/test_docs.py"),
+        ("fmtkit/targets/openai.py", "tests/test_targets.py"),
+        ("fmtkit/training/planning/plan.py", "tests/test_training_planning.py"),
+        ("fmtkit/training/run/stepwise.py", "tests/test_runners.py"),
+        ("templates/models/qwen3.jinja", "tests/test_model_templates.py"),
     ],
 )
 def test_a_change_touches_the_tests_that_read_it(path, test):
@@ -28,3 +32,12 @@ def test_the_tests_named_like_a_module_come_first():
     found = touched.touched(["fmtkit/rendering/tracing.py"])
     assert found[0] == "tests/test_tracing.py"
     assert len(found) > 1
+
+
+def test_every_module_touches_a_test_of_what_it_does():
+    tests = {file: touched._named(file) for file in (touched.ROOT / "tests").glob("test_*.py")}
+    known = set().union(*tests.values()) | {file.stem for file in tests}
+    rooms = [*touched.ROOT.glob("fmtkit/**/*.py"), *touched.ROOT.glob("runners/**/*.py")]
+    for path in (str(one.relative_to(touched.ROOT)) for one in rooms):
+        read = touched._read_by_tests(path, known)
+        assert any(touched._is_read(one, known) for one in read), path

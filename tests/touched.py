@@ -1,7 +1,8 @@
 """Prints the test files that a change touches, for `make check`: the nearest first.
 
-A change touches a test that was changed, one that imports a changed module, and one that is named by it.
-What is changed are files that git sees as new or changed since BASE (default: the last commit).
+A change touches a test that was changed, one that imports a changed module, and one that is named by it. For
+a module that no test imports, the nearest modules that import it stand in for it. What is changed are files
+that git sees as new or changed since BASE (default: the last commit).
 """
 
 import ast
@@ -9,20 +10,30 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     (re.compile(r"fixtures/"), ("test_converters", "test_goldens", "test_text_formats")),
-    (re.compile(r"templates/"), ("test_templates", "test_goldens")),
+    (re.compile(r"templates/"), ("test_templates", "test_model_templates", "test_goldens")),
     (re.compile(r"schemas/"), ("test_table_schemas", "test_report_schemas", "test_docs")),
     (re.compile(r"(docs/|README|CONTRIBUTING|CHANGELOG)"), ("test_docs",)),
     (re.compile(r"fmtkit/reading/kernel/"), ("test_kernel_lines", "test_native")),
     (re.compile(r"fmtkit/converters/"), ("test_converters", "test_docs")),
+    (re.compile(r"fmtkit/targets/"), ("test_targets", "test_outputs", "test_docs")),
+    (re.compile(r"fmtkit/training/rl/verifiers/"), ("test_verifiers", "test_verifiers_server")),
+    (re.compile(r"fmtkit/(commands/|__main__)"), ("test_cli", "test_help", "test_docs")),
     (re.compile(r"runners/"), ("test_runners", "test_training_planning")),
     (re.compile(r"(fmtkit|runners)/.*\.py$"), ("test_layers",)),
 )
-"""Files that no test imports, and the tests that read them."""
+"""Files that no test imports, because they are found by their names, and the tests that read them."""
+
+
+IMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+"""An import, as the house writes it."""
+NAMED = re.compile(r"\bfmtkit(?:\.\w+)+")
+"""The dotted name of a module, as runners name what builds their trainers."""
 
 
 def changed(base: str) -> list[str]:
@@ -33,20 +44,59 @@ def changed(base: str) -> list[str]:
 
 def touched(paths: Iterable[str]) -> list[str]:
     """Return the test files for changed paths: those named like one, then those that import or read it."""
-    paths = list(paths)
-    modules = {module for path in paths if (module := _module(path))}
+    tests = {file: _named(file) for file in sorted((ROOT / "tests").glob("test_*.py"))}
+    changes = set(paths)
+    known = set().union(*tests.values()) | {file.stem for file in tests}
+    readers = {reader for path in changes for reader in _read_by_tests(path, known)}
+    modules = {module for path in readers if (module := _module(path))}
+    own = {name for path in changes if (module := _module(path)) for name in _names(module)}
     near, far = [], []
-    for file in sorted((ROOT / "tests").glob("test_*.py")):
+    for file, named in tests.items():
         path = f"tests/{file.name}"
-        if path in paths or file.stem in {name for m in modules for name in _names(m)}:
+        if path in changes or file.stem in own:
             near.append(path)
-        elif _named(file) & modules or any(
-            file.stem in tests
-            for found, tests in FOLDERS
-            if any(found.match(path) for path in paths)
-        ):
+        elif named & modules or any(file.stem in _by_folder(one) for one in readers | changes):
             far.append(path)
     return near + far
+
+
+def _read_by_tests(path: str, known: set[str]) -> set[str]:
+    """Return a file and, if none of the known tests reads it, the nearest modules that import it and are read."""
+    seen, ring = {path}, {path}
+    while ring:
+        if found := {one for one in ring if _is_read(one, known)}:
+            return found | {path}
+        modules = {_module(one) for one in ring}
+        ring = {one for one, uses in _imports().items() if uses & modules} - seen
+        seen |= ring
+    return {path}
+
+
+def _is_read(path: str, known: set[str]) -> bool:
+    module = _module(path)
+    return bool(
+        _by_folder(path) - {"test_layers"} or (module and {module, *_names(module)} & known)
+    )
+
+
+def _by_folder(path: str) -> set[str]:
+    return {test for found, tests in FOLDERS if found.match(path) for test in tests}
+
+
+@cache
+def _imports() -> dict[str, set[str]]:
+    """Return the files of the tree, and what each of them imports."""
+    files = [path for room in ("fmtkit", "runners") for path in (ROOT / room).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): _imported(path) for path in files}
+
+
+def _imported(file: Path) -> set[str]:
+    """Return what a module imports, found by text: to parse all of the tree would take seconds."""
+    text = file.read_text(encoding="utf-8")
+    found = {*NAMED.findall(text)}
+    for module, names in IMPORT.findall(text):
+        found |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))}
+    return found
 
 
 def _git(*words: str) -> str:
@@ -68,6 +118,7 @@ def _names(module: str) -> tuple[str, str]:
     return f"test_{parts[-1]}", f"test_{'_'.join(parts[-2:])}"
 
 
+@cache
 def _named(file: Path) -> set[str]:
     """Return the modules that a test imports, and the scripts beside it that it starts."""
     found = set()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, overload
 
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Progress
@@ -12,10 +12,34 @@ from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS
 
+Value = TypeVar("Value")
+
+
+class Entry(Generic[Value]):
+    """An entry of report.json as an attribute with a type: `report.rows_written`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, report: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, report: "Report", owner: type) -> Value: ...
+    def __get__(self, report: "Report | None", owner: type) -> "Self | Value":
+        if report is None:
+            return self
+        if self._name not in report.data:
+            raise AttributeError(f"this report has no {self._name!r}")
+        value: Value = report.data[self._name]
+        return value
+
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a conversion; `as_dict` is report.json."""
+    """The result of a conversion; `as_dict` is report.json, and its entries are attributes.
+
+    What the entries mean is in `fmtkit schema report`.
+    """
 
     data: Mapping[str, Any]
     outputs: tuple[str, ...]
@@ -44,12 +68,42 @@ class Report:
             notebook_html.table(["wrote"], ((path,) for path in self.outputs)),
         )
 
-    def __getattr__(self, name: str) -> Any:
-        """Make every entry of the report an attribute: `report.rows_written`."""
-        try:
-            return self.__dict__["data"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+    type = Entry[str]()
+    table = Entry[str]()
+    to = Entry[str | None]()
+    template = Entry[str | None]()
+    rows_read = Entry[int]()
+    converted = Entry[int]()
+    quarantined = Entry[int]()
+    skipped = Entry[int]()
+    filtered = Entry[int]()
+    overlong_dropped = Entry[int]()
+    no_pair = Entry[int]()
+    joined = Entry[int]()
+    unpaired = Entry[int]()
+    rows_written = Entry[int]()
+    blank_lines = Entry[int]()
+    reasons = Entry[dict[str, int]]()
+    warnings = Entry[dict[str, int]]()
+    unread_columns = Entry[dict[str, int]]()
+    open_columns = Entry[dict[str, str]]()
+    losses = Entry[dict[str, int]]()
+    no_place = Entry[dict[str, int]]()
+    bytes_read = Entry[int]()
+    bytes_written = Entry[int]()
+    seconds = Entry[float]()
+    sources = Entry[list[dict[str, Any]]]()
+    ignored_columns = Entry[list[str]]()
+    originals = Entry[list[dict[str, Any]]]()
+    replayed = Entry[list[dict[str, Any]]]()
+    beside = Entry[dict[str, Any]]()
+    template_difference = Entry[str | None]()
+    tiers = Entry[dict[str, Any]]()
+    output = Entry[str]()
+    files = Entry[list[dict[str, Any]]]()
+    fingerprint = Entry[dict[str, Any]]()
+    fmtkit = Entry[str]()
+    schema = Entry[dict[str, str]]()
 
 
 def report_of(

@@ -149,4 +149,4 @@ def near_match(name: str, known: Iterable[str]) -> str | None:
 
 
 class UnusedKernelWarning(RuntimeWarning):
-    """There is a build of the native kernel, but it is stale or cannot be loaded."""
+    """There could be a native kernel, but it was not built, is stale or cannot be loaded."""

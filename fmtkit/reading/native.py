@@ -4,8 +4,9 @@ The extension module `fmtkit.reading._kernel` is optional. Without it the strict
 with the same results, slower. It is built from the sources in `kernel/` and remembers their hash: a build
 of other sources is not used. setup.py uses this module for the build, so it imports no other package.
 
-A machine on which there was never a kernel gets no warning: only `fmtkit env` says why. A build that exists
-but cannot be used (stale, or not loadable) is reported once, by an UnusedKernelWarning.
+Where there could be a kernel and none is used (it was not built, is stale, or cannot be loaded), an
+UnusedKernelWarning says so once, with what it costs: pip hides that a compiler was missing. Where there can
+be none (see `unsupported`) only `fmtkit env` says why.
 
 The environment variable FMTKIT_KERNEL decides: `0` turns the kernel off, `require` makes it an error that
 there is none, anything else that is not empty or `1` is refused.
@@ -29,7 +30,10 @@ OFF, REQUIRED = "0", "require"
 MODULE = "fmtkit.reading._kernel"
 MACHINES = ("x86_64", "amd64", "aarch64")
 """Machines on which the kernel was tested, as `platform.machine()` names them; aarch64 under qemu-user."""
-HOW_TO_BUILD = "with a C compiler, `pip install -e .` in a clone builds it"
+HOW_TO_BUILD = (
+    "with a C compiler, installing fmtkit again (`pip install -e .` in a clone) builds it"
+)
+COST = "reading JSON lines takes 2.5 to 6 times the CPU time"
 
 
 def kernel() -> ModuleType | None:
@@ -40,25 +44,26 @@ def kernel() -> ModuleType | None:
         OptionError: FMTKIT_KERNEL has another value than it takes.
 
     Warns:
-        UnusedKernelWarning: There is a build, but not one that can be used.
+        UnusedKernelWarning: There could be a kernel here, and there is none that can be used.
     """
     wanted = _wanted()
     if wanted == OFF:
         return None
-    module, reason, is_built = _loaded()
+    module, reason = _loaded()
     if module is None and wanted == REQUIRED:
         raise DependencyError(
             f"{VARIABLE}={REQUIRED}, but there is no native kernel: {reason}; {HOW_TO_BUILD}"
         )
-    if module is None and is_built:
+    if module is None and not unsupported():
         _warn(reason)
     return module
 
 
 @cache
 def _warn(reason: str) -> None:
-    """Warn once that a build is not used."""
-    message = f"the native kernel is not used, JSON lines are read slower: {reason}; {HOW_TO_BUILD}"
+    """Warn once that there is no kernel, or that a build is not used."""
+    silence = f"{VARIABLE}={OFF} turns this message off"
+    message = f"the native kernel is not used: {reason}; {COST}; {HOW_TO_BUILD}; {silence}"
     warnings.warn(message, UnusedKernelWarning, stacklevel=3)
 
 
@@ -108,16 +113,16 @@ def _wanted() -> str:
 
 
 @cache
-def _loaded() -> tuple[ModuleType | None, str, bool]:
-    """Import the kernel once: the module, or None and the reason; and whether there is a build."""
+def _loaded() -> tuple[ModuleType | None, str]:
+    """Import the kernel once: the module, or None and the reason."""
     if reason := unsupported():
-        return None, reason, False
+        return None, reason
     try:
         module = import_module(MODULE)
     except ModuleNotFoundError:
-        return None, "it was not built when fmtkit was installed (was there a C compiler?)", False
+        return None, "it was not built when fmtkit was installed (was there a C compiler?)"
     except ImportError as error:
-        return None, f"it cannot be loaded: {error}", True
+        return None, f"it cannot be loaded: {error}"
     if sources_hash() != module.SOURCES:
-        return None, "it is stale: built from other sources than those next to it", True
-    return module, "", True
+        return None, "it is stale: built from other sources than those next to it"
+    return module, ""
