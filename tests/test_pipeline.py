@@ -15,6 +15,7 @@ from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, process, stream
 from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.tables import written
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.opening import Source, open_sources
 
@@ -209,7 +210,7 @@ def test_rows_of_a_generator_are_read_as_often_as_a_run_needs():
     rows = ({"question": f"q{i}", "answer": "a #### 4", "extra": i} for i in range(5))
     job = prepare(open_sources(rows), RowOptions(type="gsm8k"))
     [piece] = stream(job)
-    assert piece.table.column("extra").to_pylist() == [0, 1, 2, 3, 4]
+    assert written(piece.table).column("extra").to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path):

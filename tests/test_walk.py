@@ -6,6 +6,8 @@ from benchmark_modules import load
 from fmtkit.reading import native
 
 MOST_MODULES = 18
+MOST_MODULES_OF_A_CONFIG = 20
+"""Two of them read the first rows of each dataset."""
 
 
 @pytest.mark.skipif(
@@ -20,4 +22,4 @@ def test_a_block_passes_few_modules():
 def test_a_config_passes_few_modules():
     walk = load("walk").config()
     assert "fmtkit.training.planning.plan" in walk
-    assert len(walk) <= MOST_MODULES, list(walk)
+    assert len(walk) <= MOST_MODULES_OF_A_CONFIG, list(walk)

@@ -319,7 +319,8 @@ def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> l
 
     selection = slice_of(dataset.entry, plan.config.get("seed"))
     specs: list[object] = list(_files_here(dataset, selection.name))
-    if not specs and with_hub:
+    # A local file that is not there may be one that the run writes before it converts.
+    if not specs and with_hub and _is_hub(str(dataset.entry.get("path", ""))):
         specs, _ = specs_of(dataset, selection)
     for source in open_sources(specs, hashed=False) if specs else ():
         if sample := sample_of(source):
