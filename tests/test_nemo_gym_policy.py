@@ -49,7 +49,7 @@ def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path)
     # Unloaded before its files go: a server that has evicted it would end when it is asked for it.
     rounds = [*once, "completions fmtkit-policy"] * 2
     assert stub.posts() == [*rounds, "unload_lora_adapter fmtkit-policy"]
-    paths = [body["lora_path"] for path, body in stub.calls if path.endswith("load_lora_adapter")]
+    paths = [body["lora_path"] for path, body in stub.calls if path.endswith("/load_lora_adapter")]
     assert len(set(paths)) == 2
 
 
