@@ -105,6 +105,24 @@ def test_rows_that_survive_are_trained_on_and_the_others_are_a_note(model, tmp_p
     assert "the template leaves out text or tools of 1 of 1 rows" in planned(model, unseen)[0]
 
 
+def test_a_run_says_what_the_template_leaves_out_before_and_after_it_converts(model, tmp_path):
+    rows = [{"messages": CHAT, "tools": [TOOL]}] * 1000
+    for count, words in ((1, ["of 1 of 1 rows"]), (1000, ["of the first ", "1,000 of 1,000 rows"])):
+        keys = {
+            "base_model": model,
+            "chat_template": "chatml",
+            "output_dir": str(tmp_path / f"run{count}"),
+            "datasets": [
+                {"path": lines(tmp_path / f"{count}.jsonl", rows[:count]), "type": "openai"}
+            ],
+        }
+        said: list[str] = []
+        fmtkit.train(keys, prepare=True, say=said.append)
+        about = [note for note in said if "leaves out text or tools" in note]
+        assert len(about) == len(words)
+        assert all(part in note for part, note in zip(words, about, strict=True))
+
+
 def test_one_bad_row_ends_a_run_that_allows_none_and_so_its_plan(model, tmp_path):
     path = lines(tmp_path / "rows.jsonl", [{"messages": CHAT}, {"messages": []}])
     assert "rows.jsonl:2: empty_field" in refused(model, path, on_error="fail")

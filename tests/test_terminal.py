@@ -2,16 +2,20 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from fmtkit.catalogue import types
-from fmtkit.commands import listings
+from fmtkit.commands import listings, run_listings
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
 from fmtkit.reports import console as terminal
+from fmtkit.training.config.problem import NEEDED
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.run.run import Outcome
 
 HOSTILE = '{"question": "q", "chosen": "\\u001b[31mred", "rejected": {"[bold]": 1}}\n'
 
@@ -75,6 +79,27 @@ def test_no_name_of_a_type_is_broken_in_a_narrow_window(width):
     lines = screen.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     assert {entry["name"] for entry in types()} <= {line.split(" ")[0] for line in lines}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_plan_fits_the_window_and_loses_nothing(width, monkeypatch):
+    keys = {
+        "base_model": "a/m",
+        "rl": "grpo",
+        "datasets": [{"path": "a/" + "pairs" * 20, "type": "gsm8k"}],
+        "trl": {"reward_funcs": ["absent.right", "absent.short"], "use_vllm": True},
+        "output_dir": "runs/" + "deep/" * 20,
+    }
+    plan = planning.plan(keys)
+    plan = replace(plan, notes=(*plan.notes, f"{'no such module ' * 9}{NEEDED}"))
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(run_listings, "output", lambda: console)
+    run_listings.print_outcome(Outcome(plan, 0), as_json=False, dry_run=True)
+    shown = screen.getvalue()
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "".join(shown.split()) == "".join(str(plan).split())
+    assert "\nneeded to train, and not on this machine\nlacking  " in shown
 
 
 def test_a_type_takes_one_line_in_a_pipe(capsys):

@@ -196,8 +196,11 @@ def test_what_needs_cuda_says_so_before_anything_is_converted(
     config, tmp_path, monkeypatch, override, words
 ):
     monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: False)
-    with pytest.raises(OptionError, match=words):
-        train(config, overrides=[override])
+    for use_cpu, why in (("null", "none is visible"), ("true", "use_cpu: true trains without")):
+        with pytest.raises(OptionError, match=f"{words}, and {why}"):
+            train(config, overrides=[override, f"use_cpu={use_cpu}"])
+    with pytest.raises(OptionError, match=r"use_cpu: true trains without.*\[cpu_only\]"):
+        train(config, overrides=[override, "use_cpu=true"], dry_run=True)
     assert not (tmp_path / "run" / "data").exists()
 
 
@@ -226,7 +229,7 @@ def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeyp
         pytest.skip("there is a CUDA device")
     # A driver that cannot be asked: the training process finds out.
     monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: True)
-    outcome = train(config, overrides=["adapter=qlora"])
+    outcome = train(config, overrides=["adapter=qlora", "use_cpu=null"])
     assert outcome.exit_code == 2
     error = capfd.readouterr().err
     assert "quantized weights need a CUDA device, and none is visible" in error

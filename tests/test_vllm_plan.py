@@ -228,14 +228,18 @@ def test_a_server_elsewhere_is_not_looked_for(packages, served):
     assert vllm_ready.check(plan, {"CUDA_VISIBLE_DEVICES": "0"}) == []
 
 
-def test_all_weights_cannot_go_to_a_server_from_a_cpu():
+def test_all_weights_cannot_go_to_a_server_from_a_cpu(monkeypatch):
     keys = {
         "base_model": "a/m",
         "rl": "grpo",
         "datasets": [{"path": "a/b", "type": "gsm8k"}],
         "trl": {"use_vllm": True, "reward_funcs": ["r.one"]},
-        "use_cpu": True,
     }
+    sending = {"adapter": "lora", "trl": {**keys["trl"], "vllm_lora_sync": True}}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "trl.vllm_lora_sync: true" in str(checks.find_device(Run(planning.plan(keys))))
-    keys |= {"adapter": "lora", "trl": {**keys["trl"], "vllm_lora_sync": True}}
-    assert checks.find_device(Run(planning.plan(keys))) is None
+    assert checks.find_device(Run(planning.plan({**keys, **sending}))) is None
+    # No machine can do it where the training may use no GPU: then the plan says so.
+    with pytest.raises(OptionError, match=r"use_cpu: true trains without one.*\[transfer\]"):
+        planning.plan({**keys, "use_cpu": True})
+    assert planning.plan({**keys, **sending, "use_cpu": True})

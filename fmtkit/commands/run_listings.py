@@ -3,8 +3,9 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from fmtkit.reports.console import aligned, errors, output, print_json, show
 
 if TYPE_CHECKING:
     from fmtkit.training.comparing.comparison import Comparison, Example
+    from fmtkit.training.planning.plan import Groups
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.trying import Item, Trial
 
@@ -27,7 +29,9 @@ def print_outcome(
     outcome: "Outcome", *, as_json: bool, dry_run: bool, prepared: bool = False
 ) -> None:
     """Print the plan of a dry run, the command of a prepared one, or where a finished one left its model."""
-    if dry_run:
+    if dry_run and not as_json and (console := output()).is_terminal:
+        show(console, *_fitted(outcome.plan.groups(), console.width))
+    elif dry_run:
         sys.stdout.write(f"{outcome.plan.dumps() if as_json else outcome.plan}\n")
     elif prepared:
         command = shlex.join(outcome.plan.launch.command)
@@ -35,6 +39,26 @@ def print_outcome(
     elif outcome.report is not None:
         whole = json.dumps(outcome.report, indent=1, ensure_ascii=False)
         sys.stdout.write(f"{whole if as_json else outcome.plan.run / 'model'}\n")
+
+
+def _fitted(groups: "Groups", width: int) -> Iterator[Text]:
+    """Yield the lines of a plan for a window: what has no room beside the name continues below it."""
+    for number, (title, lines) in enumerate(groups.items()):
+        yield from (Text("") for _ in range(number > 0))
+        yield from (Text(title, style="bold") for _ in range(bool(title)))
+        first = max(len(visible(name)) for name, _, _ in lines) + 2
+        room = max(width - first, 20)
+        # A line that fits is aligned with the others that fit.
+        short = [(len(b), len(c)) for _, b, c in lines if c and len(b) + 2 + len(c) <= room]
+        origins = max((of_origin for _, of_origin in short), default=0)
+        second = max((n for n, _ in short if n + 2 + origins <= room), default=0)
+        for name, value, origin in lines:
+            cells = [visible(value).ljust(second), visible(origin)] if origin else [visible(value)]
+            beside = "  ".join(cells)
+            parts = [beside] if len(beside) <= room else [cell.strip() for cell in cells]
+            below = [line for part in parts for line in wrap(part, room, break_on_hyphens=False)]
+            for i, line in enumerate(below):
+                yield Text(f"{'' if i else visible(name):<{first}}{line}")
 
 
 def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:

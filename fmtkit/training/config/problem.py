@@ -32,6 +32,9 @@ _OF_TRAINER = "trainer_rule"
 _WIDTH = 120
 _WORD = re.compile(r"[\w.]+\w")
 
+NEEDED = " (needed to train)"
+"""The end of a note on what a run needs and this machine lacks: `fmtkit train` stops there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

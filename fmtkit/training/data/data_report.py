@@ -37,6 +37,12 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
     cut = report["warnings"].get("truncated", 0)
     if cut:
         yield f"{cut:,} of {read:,} rows have more than {_limit(plan)} tokens: the trainer cuts them"
+    lossy = report["warnings"].get("content_dropped", 0)
+    if lossy:
+        yield (
+            f"the template leaves out text or tools of {lossy:,} of {read:,} rows: the model does not "
+            "see them"
+        )
     if report["quarantined"]:
         reasons = ", ".join(f"{code} {count:,}" for code, count in report["reasons"].items())
         yield (

@@ -62,6 +62,12 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
         "options, columns and formats that a dataset's type does not have",
         dataset_entries.check_types,
     ),
+    Check(
+        "cpu_only",
+        "config",
+        "`use_cpu` with quantized weights, LoftQ or a way of launching that needs GPUs",
+        checks.find_cpu_only,
+    ),
     Check("tracker", "config", "an unknown tracker in `report_to`", refusals.check_trackers),
     Check(
         "trainer_rule",

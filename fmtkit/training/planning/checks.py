@@ -21,12 +21,15 @@ from fmtkit.core.errors import (
 )
 from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
+from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import refusals
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, Subject
+from fmtkit.training.planning.resolve import Resolution
 from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.run import checkpoints
 from fmtkit.training.run.job import Source
+from fmtkit.training.run.launch import Launch
 from fmtkit.training.vllm import gpus
 
 if TYPE_CHECKING:
@@ -147,18 +150,30 @@ def check_template(run: Run) -> None:
 def find_device(run: Run) -> str | None:
     """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
     plan = run.plan
-    what = (
-        "quantized weights need"
-        if plan.resolution.is_quantized
-        else "peft.loftq_config: LoftQ needs"
-        if _is_loftq(plan)
-        else f"launching by {plan.launch.profile} needs"
-        if plan.launch.needs_cuda
-        else None
-    )
+    what = _needing_cuda(plan.config, plan.resolution, plan.launch)
     if what is None or gpus.may_be_there(os.environ):
         return online.lacking_device(plan)
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
+
+
+def find_cpu_only(subject: Subject) -> Problem | None:
+    """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
+    if not subject.config.is_true("use_cpu"):
+        return None
+    what = _needing_cuda(subject.config, subject.resolution, subject.launching)
+    if what is None:
+        return None
+    text = f"{what} a CUDA device, and use_cpu: true trains without; leave one of the two out"
+    return Problem("", text, "use_cpu")
+
+
+def _needing_cuda(config: Config, resolution: Resolution, launching: Launch) -> str | None:
+    """Return what of a run needs a GPU, with its verb."""
+    if resolution.is_quantized:
+        return "quantized weights need"
+    if _is_loftq(config, resolution):
+        return "peft.loftq_config: LoftQ needs"
+    return f"launching by {launching.profile} needs" if launching.needs_cuda else None
 
 
 _OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
@@ -178,16 +193,16 @@ _LOFTQ = ("bitsandbytes", "scipy")
 """The packages by which PEFT quantizes weights for LoftQ."""
 
 
-def _is_loftq(plan: "Plan") -> bool:
+def _is_loftq(config: Config, resolution: Resolution) -> bool:
     """Return whether an adapter of the run starts by LoftQ."""
-    named = plan.resolution.peft.get("init_lora_weights")
-    return bool(plan.config.get("adapter")) and named is not None and named.value == "loftq"
+    named = resolution.peft.get("init_lora_weights")
+    return bool(config.get("adapter")) and named is not None and named.value == "loftq"
 
 
 def find_packages(run: Run) -> Problem | None:
     """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
     lacking = [name for name in _LOFTQ if find_spec(name) is None]
-    if lacking and _is_loftq(run.plan):
+    if lacking and _is_loftq(run.plan.config, run.plan.resolution):
         message = (
             f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
             f"{' '.join(lacking)}, or leave it out"

@@ -22,7 +22,7 @@ from fmtkit.formats import registry
 from fmtkit.rendering import template_sources
 from fmtkit.sources.paths import local_files
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.planning.check import Subject
 from fmtkit.training.rl.imports import places_of
@@ -447,7 +447,7 @@ def absent_functions(config: Config, readings: Iterable[Reading]) -> list[str]:
         return []
     places = (*map(Path, plugin_files(config)), *places_of(config.source))
     reasons = (_absent_function(name, places) for name in of_user)
-    return [f"{reason} (needed to train)" for reason in reasons if reason]
+    return [f"{reason}{NEEDED}" for reason in reasons if reason]
 
 
 def _absent_function(name: str, places: tuple[Path, ...]) -> str | None:

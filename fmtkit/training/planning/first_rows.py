@@ -90,14 +90,14 @@ def _rows_at_most(run: Run) -> int | None:
     return sum(counts) if counts and len(counts) == len(run.plan.datasets) else None
 
 
-def notes(run: Run) -> list[str]:
-    """Return what the plan says of first rows that are bad, too long, or lose something."""
-    lines = [
-        f"datasets: {rows.source}: {line}"
-        for rows in run.first_rows.values()
-        for line in _notes(rows)
-    ]
-    tables = (table for rows in run.first_rows.values() for table in rows.tables)
+def notes(run: Run, *, is_partial: bool = False) -> list[str]:
+    """Return what the plan says of first rows that are bad, too long, or lose something.
+
+    With `is_partial` only of datasets that have further rows: a run says of small ones what became of all.
+    """
+    looked = [rows for rows in run.first_rows.values() if not (is_partial and rows.is_all)]
+    lines = [f"datasets: {rows.source}: {line}" for rows in looked for line in _notes(rows)]
+    tables = (table for rows in looked for table in rows.tables)
     return [*lines, *checks.end_remark(run.plan, tables)]
 
 

@@ -13,7 +13,7 @@ from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
-from fmtkit.training.config.problem import Problem, Problems
+from fmtkit.training.config.problem import NEEDED, Problem, Problems
 from fmtkit.training.planning import checklist, dataset_entries, idle, refusals
 from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
 from fmtkit.training.planning.dataset_entries import Reading
@@ -23,6 +23,9 @@ from fmtkit.training.planning.trainer_source import installed
 from fmtkit.training.run import launch
 from fmtkit.training.run.launch import Launch
 from fmtkit.writing.outputs import local_path
+
+Groups = Mapping[str, Sequence[tuple[str, str, str]]]
+"""Title -> lines of a plan: name, value, origin."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Plan:
         """Return the lines of the plan: name, value, origin."""
         return [line for lines in self.groups().values() for line in lines]
 
-    def groups(self) -> dict[str, list[tuple[str, str, str]]]:
+    def groups(self) -> Groups:
         """Return the lines of the plan by what they are: set, following from it, checked later."""
         run: list[tuple[str, str, str]] = [
             ("method", self.method, self.runner.about),
@@ -150,7 +153,12 @@ class Plan:
             "set by you": was_set,
             "follows from it": [*(line for line in values if line not in was_set), launch],
             "checked later": later,
-            "notes": [("note", note, "") for note in self.notes],
+            "needed to train, and not on this machine": [
+                ("lacking", note.removesuffix(NEEDED), "")
+                for note in self.notes
+                if note.endswith(NEEDED)
+            ],
+            "notes": [("note", note, "") for note in self.notes if not note.endswith(NEEDED)],
         }
         return {
             title: [(name, public(value), public(origin)) for name, value, origin in lines]
@@ -436,14 +444,18 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_SENTENCES = frozenset({"lacking", "note"})
+"""Names of lines that are one sentence, and so have no origin."""
 _WIDE = 60
 """Characters of a value beyond which the origin no longer stands below the others."""
 
 
-def _aligned(groups: Mapping[str, Sequence[tuple[str, str, str]]]) -> str:
+def _aligned(groups: Groups) -> str:
     rows = [row for lines in groups.values() for row in lines]
     first = max(len(row[0]) for row in rows)
-    second = max((n for row in rows if row[0] != "note" and (n := len(row[1])) <= _WIDE), default=0)
+    second = max(
+        (n for row in rows if row[0] not in _SENTENCES and (n := len(row[1])) <= _WIDE), default=0
+    )
     parts = [
         [
             *filter(None, [title]),

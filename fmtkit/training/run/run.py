@@ -18,7 +18,7 @@ from fmtkit.core.runner import SECTIONS, TRLS_OWN, find
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import find_key
-from fmtkit.training.config.problem import Problems
+from fmtkit.training.config.problem import NEEDED, Problems
 from fmtkit.training.data import datasets
 from fmtkit.training.data.data_report import data_remarks
 from fmtkit.training.data.datasets import Watching
@@ -109,7 +109,8 @@ def train(
         return Outcome(_looked_at(checked), 0)
     checklist.check(checked, "files", "modules", "device", "servers")
     say = say or _silent
-    for note in (*planned.notes, *vllm_ready.check(planned, os.environ)):
+    served = vllm_ready.check(planned, os.environ)
+    for note in (*planned.notes, *served, *first_rows.notes(checked, is_partial=True)):
         say(note)
     for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
         say(remark)
@@ -143,7 +144,7 @@ def _looked_at(run: Run) -> Plan:
     checklist.check(run, "files")
     lacking = Problems()
     run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
-    absent = [f"{problem.message} (needed to train)" for problem in lacking.found]
+    absent = [f"{problem.message}{NEEDED}" for problem in lacking.found]
     seen = (*at_hand.notes(run.plan.resolution), *first_rows.notes(run))
     notes = dict.fromkeys((*run.plan.notes, *absent, *seen))
     later = tuple(

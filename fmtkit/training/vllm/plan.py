@@ -133,6 +133,21 @@ def _adapter(settings: GenerationSettings) -> str | None:
     return None
 
 
+def _transfer(settings: GenerationSettings) -> str | None:
+    is_whole = settings.serves and not settings.is_fragment
+    if not is_whole or not settings.config.is_true("use_cpu") or settings.is_set("vllm_lora_sync"):
+        return None
+    return lacking_transfer("use_cpu: true trains without one")
+
+
+def lacking_transfer(why: str) -> str:
+    """Return why all weights cannot be sent to a server: TRL sends them by NCCL, from a GPU."""
+    return (
+        "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
+        f"{why}; with adapter: lora, trl.vllm_lora_sync: true sends the adapter as files"
+    )
+
+
 _RULES: tuple[tuple[str, str, Callable[[GenerationSettings], str | None]], ...] = (
     ("prefetch", "answers ahead of time from a generator that cannot provide them", _prefetch),
     (
@@ -141,6 +156,7 @@ _RULES: tuple[tuple[str, str, Callable[[GenerationSettings], str | None]], ...] 
         _interval,
     ),
     ("lora_sync", "an adapter that the vLLM server cannot load", _adapter),
+    ("transfer", "all weights for a vLLM server from a training without a GPU", _transfer),
 )
 """Code, what it looks for, and what finds the reason, or None."""
 

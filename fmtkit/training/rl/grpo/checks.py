@@ -12,6 +12,7 @@ from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
 from fmtkit.training.vllm import gpus
+from fmtkit.training.vllm.plan import lacking_transfer
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.plan import Plan
@@ -31,17 +32,12 @@ def lacking_device(plan: "Plan") -> str | None:
 
 
 def _lacking_transfer(plan: "Plan") -> str | None:
-    """Return why weights cannot be sent to a vLLM server: TRL sends them by NCCL, from a GPU."""
+    """Return why weights cannot be sent from here to a vLLM server."""
     values = {a.name: a.value for a in plan.resolution.trainer.values()}
     in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
     if not in_server or plan.config.is_true("trl.vllm_lora_sync"):
         return None
-    if gpus.may_be_there(os.environ) and values.get("use_cpu") is not True:
-        return None
-    return (
-        "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
-        "the training has none; with adapter: lora, trl.vllm_lora_sync: true sends the adapter as files"
-    )
+    return None if gpus.may_be_there(os.environ) else lacking_transfer("none is visible")
 
 
 def is_online(run: Run) -> bool:

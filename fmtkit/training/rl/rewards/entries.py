@@ -14,6 +14,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
+from fmtkit.training.config.problem import NEEDED
 from fmtkit.training.rl import imports
 
 KEY = "trl.reward_funcs"
@@ -74,7 +75,7 @@ def missing(value: object, places: Sequence[Path]) -> list[str]:
     try:
         check(read(value, places))
     except OptionError as error:
-        return [f"{error} (needed to train)"]
+        return [f"{error}{NEEDED}"]
     return []
 
 
