@@ -41,8 +41,8 @@ def _quarantine_schema() -> str:
     """Return the schema of the quarantine, which is written by hand except for the list of codes."""
     written = (ROOT / "schemas" / "quarantine.schema.json").read_text(encoding="utf-8")
     before, start, rest = written.partition('"enum": [\n')
-    codes = ",\n".join(f'        "{code}"' for code in BAD_ROWS)
-    return before + start + codes + rest[rest.index("\n      ]") :]
+    codes = ",\n".join(f'            "{code}"' for code in BAD_ROWS)
+    return before + start + codes + rest[rest.index("\n          ]") :]
 
 
 def stale() -> list[str]:

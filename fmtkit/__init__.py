@@ -13,6 +13,7 @@ from fmtkit import former_names
 if TYPE_CHECKING:
     from fmtkit.converting.replay import replay
     from fmtkit.converting.run_report import Report
+    from fmtkit.core.codes import register_code
     from fmtkit.core.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.formats.registry import converter
     from fmtkit.formats.target_registry import target
@@ -57,6 +58,7 @@ _HOMES = {
     "inspect": "fmtkit.library",
     "merge": "fmtkit.library",
     "read": "fmtkit.library",
+    "register_code": "fmtkit.core.codes",
     "render": "fmtkit.library",
     "replay": "fmtkit.converting.replay",
     "table": "fmtkit.library",
@@ -79,6 +81,7 @@ __all__ = [
     "inspect",
     "merge",
     "read",
+    "register_code",
     "render",
     "replay",
     "table",

@@ -10,10 +10,12 @@ import pyarrow as pa
 from fmtkit.converting.replay import replay as replay
 from fmtkit.converting.run_report import Report as Report
 from fmtkit.converting.validation import Finding, Findings
+from fmtkit.core.codes import register_code as register_code
 from fmtkit.core.errors import FmtkitError as FmtkitError
 from fmtkit.core.errors import RejectedRowsWarning as RejectedRowsWarning
 from fmtkit.core.errors import UnreadTurnsWarning as UnreadTurnsWarning
 from fmtkit.formats.registry import converter as converter
+from fmtkit.formats.target_registry import target as target
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.inspection.survey_record import Survey
 from fmtkit.training.comparing.comparison import Comparison
@@ -33,6 +35,7 @@ __all__ = [
     "inspect",
     "merge",
     "read",
+    "register_code",
     "render",
     "replay",
     "table",

@@ -163,8 +163,8 @@ class TargetStage(PickledByFields):
                 kept = column if whole else column.take(places)
                 out = out.append_column(entry, kept.cast(entry.type))
         failures = [
-            RowFailure(int(done.kept[row]), CODE, name, message)
-            for row, name, message in applied.failures
+            RowFailure(int(done.kept[row]), code, name, message)
+            for row, code, name, message in applied.failures
         ]
         return replace(
             done,
@@ -192,9 +192,9 @@ class TargetStage(PickledByFields):
             rows.refuse("content", same.to_numpy(), "a pair that is equal without what is lost")
         if rows.problems:
             frame = frame.filter(pl.Series(rows.sound))
-        made, bad = _select(frame, self.rows)
-        found = [(row, *problem) for row, problem in rows.problems.items()]
-        found += [(row, problem.column or "", problem.message) for row, problem in bad]
+        made, bad = self.target.computed(lambda: _select(frame, self.rows))
+        found = [(row, CODE, *problem) for row, problem in rows.problems.items()]
+        found += [(row, p.code, p.column or "", p.message) for row, p in bad]
         places = made.get_column("__row").to_numpy()
         made = made.drop("__row")
         if self.keyed:
@@ -233,7 +233,8 @@ class TargetStage(PickledByFields):
 class _Applied:
     made: pl.DataFrame
     kept: np.ndarray
-    failures: list[tuple[int, str, str]]
+    failures: list[tuple[int, str, str, str]]
+    """The row, the code, the field and the message of each."""
     losses: Counter[str]
 
 

@@ -1,9 +1,14 @@
 """The codes of bad rows and of warnings, and the reject: a row that could not be converted.
 
-A row with several faults gets the code that comes first here. Codes are the same for every source.
+A row with several faults gets the code that comes first here. Codes are the same for every source. Plugins
+register codes of their own, which come after these.
 """
 
+import re
+import sys
 from dataclasses import dataclass
+
+from fmtkit.core.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,64 @@ ODD_ROWS: dict[str, Code] = {
 REASONS: dict[str, str] = {code: entry.means for code, entry in BAD_ROWS.items()}
 WARNINGS: dict[str, str] = {code: entry.means for code, entry in ODD_ROWS.items()}
 PRECEDENCE: dict[str, int] = {code: rank for rank, code in enumerate(BAD_ROWS)}
+
+_OF_PLUGINS: dict[tuple[str, bool], str] = {}
+"""Code that a plugin registered, and whether it is a warning -> the module that did."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def register_code(name: str, means: str, *, warning: bool = False) -> str:
+    """Register a code of a plugin's own, for the problems or the warnings of its columns.
+
+    It is used like fmtkit's, in reports, in the quarantine and (of bad rows) by `--fail-on`. In a row with
+    several faults fmtkit's own codes come first, then the plugin's in the order of its function.
+
+    Args:
+        name: Lowercase letters, digits and underscores, as in `no_winner`.
+        means: What is wrong with such a row, and what to do about it.
+        warning: Whether rows with this code are kept and counted, instead of being bad rows.
+
+    Returns:
+        The name.
+
+    Raises:
+        OptionError: if the name is no such word, or it is a code of fmtkit's or, with another meaning,
+            of another plugin.
+
+    Example:
+        >>> fmtkit.register_code("no_winner", "neither speech won; drop the row")
+        'no_winner'
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise OptionError(
+            f"register_code: the name {name!r} must be a word of lowercase letters, digits and "
+            "underscores, such as 'no_winner'"
+        )
+    if not isinstance(means, str) or not means.strip():
+        raise OptionError(f"register_code {name}: say what is wrong with such a row, not {means!r}")
+    module = str(sys._getframe(1).f_globals.get("__name__", ""))
+    known, fixed = (WARNINGS, ODD_ROWS) if warning else (REASONS, BAD_ROWS)
+    if name in fixed:
+        raise OptionError(f"register_code {name}: it is a code of fmtkit's: {fixed[name].means}")
+    owner = _OF_PLUGINS.setdefault((name, warning), module)
+    if owner != module and known[name] != means:
+        raise OptionError(
+            f"register_code {name}: the plugin {owner} has this code too: {known[name]}; rename one"
+        )
+    known[name] = means
+    if not warning:
+        # Equal ranks: sorting leaves a plugin's problems in the order of its function.
+        PRECEDENCE[name] = len(BAD_ROWS)
+    return name
+
+
+def forget(module: str) -> None:
+    """Unregister the codes of a plugin's module, which is about to be loaded again."""
+    for name, warning in [key for key, owner in _OF_PLUGINS.items() if owner == module]:
+        del _OF_PLUGINS[name, warning]
+        del (WARNINGS if warning else REASONS)[name]
+        if not warning:
+            del PRECEDENCE[name]
 
 
 RAW_BYTES = 1 << 20

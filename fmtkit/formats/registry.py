@@ -17,10 +17,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fmtkit.columns.kinds import Kind, RowKind
 from fmtkit.columns.problems import Column
-from fmtkit.core import plugins, runner, user_modules
+from fmtkit.core import codes, plugins, runner, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import Table, table_for
-from fmtkit.formats import target_registry
+from fmtkit.formats import returned, target_registry
 
 F = TypeVar("F", bound=Callable[..., Table])
 
@@ -66,12 +66,26 @@ class Converter:
     def make(self, arguments: Mapping[str, Any]) -> Table:
         """Call the function; if it raises, raise OptionError with its file and line."""
         try:
-            return self.function(**arguments)
+            made = self.function(**arguments)
         except Exception as error:
             if self.is_ours or isinstance(error, FmtkitError):
                 raise
             where = user_modules.describe(error, self.file)
             raise OptionError(f"type {self.name}: its converter raised {where}") from error
+        if not self.is_ours:
+            self._check(made)
+        return made
+
+    def _check(self, made: object) -> None:
+        """Raise OptionError if the function of a plugin did not return the table that it declares."""
+        who = f"type {self.name}: its converter {returned.place(self.function)}"
+        if not isinstance(made, self.makes):
+            kind = self.makes.__name__
+            raise OptionError(
+                f"{who} returned {returned.spoken(made)}; it must return a {kind}, whose columns are "
+                f"{', '.join(self.makes.column_names())}"
+            )
+        returned.check(who, {name: getattr(made, name) for name in made.column_names()})
 
     @property
     def columns(self) -> Mapping[str, Kind]:
@@ -132,7 +146,12 @@ def converter(
 
     def register(function: F) -> F:
         hints = get_type_hints(function, include_extras=True)
-        makes = hints.pop("return")
+        makes = hints.pop("return", None)
+        if not (isinstance(makes, type) and issubclass(makes, Table)):
+            raise OptionError(
+                f"the converter {returned.place(function)} does not say which table it makes: annotate "
+                "its result, as in `-> Preference` (fmtkit.core.tables)"
+            )
         kinds = {p: _kind(hint) for p, hint in hints.items() if _kind(hint) is not None}
         parameters = signature(function).parameters
         doc = getdoc(function) or ""
@@ -230,6 +249,7 @@ def load_plugin(path: str) -> None:
     user_modules.serve([file.parent], module.__name__)
     _CONVERTERS[:] = [c for c in _CONVERTERS if c.function.__code__.co_filename != str(file)]
     target_registry.forget(str(file))
+    codes.forget(module.__name__)
     count = len(_CONVERTERS)
     try:
         spec.loader.exec_module(module)
@@ -237,6 +257,7 @@ def load_plugin(path: str) -> None:
         # An exception of a user's file is reported in one line, and none of its converters stays registered.
         del _CONVERTERS[count:]
         target_registry.forget(str(file))
+        codes.forget(module.__name__)
         raise OptionError(f"--plugin {path}: {user_modules.describe(error, file)}") from error
     converters.cache_clear()
 

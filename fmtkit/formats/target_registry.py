@@ -19,11 +19,13 @@ from fmtkit.columns.problems import Column
 from fmtkit.core import plugins, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import Table
+from fmtkit.formats import returned
 
 Rows: TypeAlias = Mapping[str, Column | None]
 """The columns of the written rows, in order; a column that is None is not written."""
 Beside: TypeAlias = Callable[[str, str, tuple[str, ...]], tuple[str, str]]
 F = TypeVar("F", bound=Callable[..., Rows])
+T = TypeVar("T")
 
 LOSSES: dict[str, str] = {
     "system": "system turns",
@@ -85,12 +87,37 @@ class Target:
         """Call the function; if it raises, raise OptionError with its file and line."""
         arguments = {"wide": wide} if self.needs_width else {}
         try:
-            return self.function(table, **arguments)
+            made = self.function(table, **arguments)
         except Exception as error:
             if self.is_ours or isinstance(error, FmtkitError):
                 raise
             where = user_modules.describe(error, self.function.__code__.co_filename)
             raise OptionError(f"--to {self.name}: its target raised {where}") from error
+        if not self.is_ours:
+            self._check(made)
+        return made
+
+    def _check(self, made: Any) -> None:
+        """Raise OptionError if the function of a plugin did not return columns by their names."""
+        who = f"--to {self.name}: its target {returned.place(self.function)}"
+        is_named = isinstance(made, Mapping) and all(isinstance(name, str) for name in made)
+        if not is_named or not any(column is not None for column in made.values()):
+            raise OptionError(
+                f"{who} returned {returned.spoken(made)}; it must return the columns of the written rows "
+                'as a dict of Columns by name, such as {"ask": question(table.prompt)}'
+            )
+        returned.check(who, made)
+
+    def computed(self, compute: Callable[[], T]) -> T:
+        """Return what the target's expressions make; raise OptionError if a plugin's cannot be computed."""
+        try:
+            return compute()
+        except Exception as error:
+            if self.is_ours or isinstance(error, FmtkitError):
+                raise
+            where = user_modules.describe(error, self.function.__code__.co_filename)
+            who = f"--to {self.name}: the columns of its target {returned.place(self.function)}"
+            raise OptionError(f"{who} cannot be computed: {where}") from error
 
 
 _TARGETS: list[Target] = []
@@ -120,13 +147,19 @@ def target(
         module = function.__module__.rpartition(".")[2]
         doc = getdoc(function) or ""
         held = frozenset(holds)
+        takes = next((hint for key, hint in hints.items() if key not in ("wide", "return")), None)
+        if not (isinstance(takes, type) and issubclass(takes, Table)):
+            raise OptionError(
+                f"the target {returned.place(function)} does not say which table it takes: annotate its "
+                "first parameter, as in `table: Completion` (fmtkit.core.tables)"
+            )
         unknown = held - {*LOSSES, "developer"}
         if unknown:
             raise OptionError(f"target {module}: holds={sorted(unknown)} is none of {list(LOSSES)}")
         _TARGETS.append(
             Target(
                 name=name or module.replace("_", "-"),
-                takes=next(hint for key, hint in hints.items() if key not in ("wide", "return")),
+                takes=takes,
                 reads=reads,
                 holds=held,
                 system=system,

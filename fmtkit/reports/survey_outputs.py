@@ -10,6 +10,7 @@ from fmtkit.converting.progress_bar import progress
 from fmtkit.core.codes import REASONS
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.escaping import one_line
+from fmtkit.formats import registry
 from fmtkit.inspection.advice import ADVICE
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
@@ -37,9 +38,12 @@ def show(
 
     `bar` shows a progress bar on a terminal while rows are read.
     """
-    for code in fail_on:
-        if code not in ADVICE and code not in REASONS:
-            raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
+    if not _known(fail_on):
+        # It may be a code of a plugin, which registers it when it is loaded.
+        for plugin in options.plugins:
+            registry.load_plugin(plugin)
+        registry.converters()
+    _check_codes(fail_on)
     _targets(html, plot, overwrite=overwrite)
     with progress(shown=bar) as watch:
         inspection = run(source, options, watch=watch)
@@ -55,6 +59,16 @@ def show(
     )
 
 
+def _known(fail_on: Sequence[str]) -> bool:
+    return all(code in ADVICE or code in REASONS for code in fail_on)
+
+
+def _check_codes(fail_on: Sequence[str]) -> None:
+    for code in fail_on:
+        if not _known([code]):
+            raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
+
+
 def show_all(
     inspections: Sequence[tuple[str, Inspection]],
     *,
@@ -68,6 +82,8 @@ def show_all(
 
     Raises OptionError if a page or picture of several is asked for.
     """
+    # The plugins of the datasets are loaded, and have registered their codes.
+    _check_codes(outputs.get("fail_on", ()))
     several = len(inspections) > 1
     if several and (html or plot):
         raise OptionError(
