@@ -85,6 +85,7 @@ def convert(
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     eos: str | None = ...,
+    allow_rendered: bool = ...,
     seed: int = ...,
     val_size: float | str | None = ...,
     split_by: Literal["prompts", "rows"] = ...,
@@ -164,6 +165,7 @@ def read(
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     eos: str | None = ...,
+    allow_rendered: bool = ...,
     seed: int = ...,
 ) -> Iterator[pa.RecordBatch]: ...
 
@@ -206,6 +208,7 @@ def table(
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     eos: str | None = ...,
+    allow_rendered: bool = ...,
     seed: int = ...,
 ) -> pa.Table: ...
 
@@ -270,5 +273,6 @@ def validate(
     min_length: int | None = ...,
     on_overlong: Literal["keep", "drop", "truncate-start", "truncate-end", "fail"] = ...,
     eos: str | None = ...,
+    allow_rendered: bool = ...,
     seed: int = ...,
 ) -> Findings: ...

@@ -15,7 +15,7 @@ from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.sources.structure import places_of
 
-_LOOKS = re.compile(
+LOOKS = re.compile(
     r"<\|[^|<>\s{}]{1,40}\|>|</?s>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|<(?:start|end)_of_turn>|<[a-z]*\|?turn\|?>"
     r"|<(?:bos|eos|pad)>|<｜[^｜<>]{1,40}｜>"
 )
@@ -23,7 +23,7 @@ _LOOKS = re.compile(
 
 def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the control tokens that a template's source writes, and these special tokens."""
-    found = set(_LOOKS.findall(source)) | {token for token in special if len(token) > 1}
+    found = set(LOOKS.findall(source)) | {token for token in special if len(token) > 1}
     return tuple(sorted(found))
 
 

@@ -207,10 +207,18 @@ class RowOptions(SourceOptions):
         "Token that ends each reply of prerendered text, where it does not yet, such as </s>.",
         keys=("datasets.eos",),
     )
+    allow_rendered: bool = option(
+        SWITCH,
+        "Render text that a template has rendered already.",
+        default=False,
+        keys=("datasets.allow_rendered", "allow_rendered"),
+    )
     seed: int = option(NUMBER, "Seed of the split and of random pairs.", default=0, keys=("seed",))
 
     as_made: bool = False
     """Whether prompts stay what the converter makes, text or messages (`fmtkit train`)."""
+    rendered_later: bool = False
+    """Whether the trainer renders the rows (`fmtkit train`)."""
     cut_in_training: bool = False
     """Whether the trainer truncates the rows (`fmtkit train`): here they stay whole, and rows in which
     truncation would leave no trained token are bad rows.

@@ -37,6 +37,7 @@ from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.open_columns import TEXTS, OpenColumn, beside, open_columns
 from fmtkit.converting.reading import ReadPlan
+from fmtkit.converting.rendered_texts import check_unrendered, report_of_file
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
 from fmtkit.converting.suggestions import untyped
@@ -62,8 +63,6 @@ from fmtkit.formats import registry, target_registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import Source
-from fmtkit.writing import outputs, working_folder
-from fmtkit.writing.file_output import FileOutput
 
 AnySource = Source | TransformedSource | JoinedSource
 
@@ -266,6 +265,13 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     canonical = _canonical_schema(converter, resolved[0], table, kept)
     text = _stage(name, converter, table, canonical, settings)
+    if not settings.allow_rendered and _renders(text, settings):
+        template = text.template.name if text.template else "the model's template"
+        for source, converter, options, sample in zip(
+            sources, converters, resolved, samples, strict=True
+        ):
+            read = None if converter.takes_rows else frozenset(_read_columns(converter, options))
+            check_unrendered(source, sample, read, template)
     made = Tokens if text.form == "tokens" else table
     return Job(
         settings,
@@ -280,6 +286,14 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         text.schema(canonical),
         open_columns=found,
     )
+
+
+def _renders(stage: Stage, settings: RowOptions) -> bool:
+    """Return whether a template writes the rows, to keep or to measure them, here or in training."""
+    if not isinstance(stage, TextStage) or stage.text_source:
+        return False
+    is_written = stage.form != "messages" or stage.limit is not None
+    return settings.rendered_later or (stage.template is not None and is_written)
 
 
 def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
@@ -297,15 +311,13 @@ def _written_type(paths: Sequence[str]) -> str | None:
 
 def _type_of_report(path: Path) -> str | None:
     """Return the type that reads a file written by fmtkit, according to the report that names it."""
-    of_folder = (path.parent.parent / working_folder.REPORT, f"{path.parent.name}/{path.name}")
-    for place, name in ((FileOutput(path).report, path.name), of_folder):
-        report = outputs.read_json(place)
-        if name in (outputs.entries_of(report) or {}):
-            to, table = report.get("to"), TABLES.get(str(report.get("table")))
-            if to is None or table is None:
-                return "passthrough"
-            return target_registry.find(to, table, text=False).reads
-    return None
+    report = report_of_file(path)
+    if not report:
+        return None
+    to, table = report.get("to"), TABLES.get(str(report.get("table")))
+    if to is None or table is None:
+        return "passthrough"
+    return target_registry.find(to, table, text=False).reads
 
 
 def _stage(

@@ -17,6 +17,7 @@ from fmtkit.converting.engines import session
 from fmtkit.converting.ignoring import without
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
+from fmtkit.converting.rendered_texts import rendered_as
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
@@ -209,13 +210,8 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, .
 
 def _rendered_by(opened: Opened) -> str | None:
     """Return the type whose template fmtkit rendered all sources with, as their metadata says; else None."""
-    types = set()
-    for source in opened.sources:
-        schema = source.schema if source.kind == "arrow" else None
-        said = (schema.metadata if schema is not None else None) or {}
-        types.add(said.get(b"fmtkit.type") if said.get(b"fmtkit.template") else None)
-    found = types.pop() if len(types) == 1 else None
-    return found.decode() if found else None
+    types = {rendered_as(source) for source in opened.sources}
+    return types.pop() if len(types) == 1 else None
 
 
 def _mixed(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...]:

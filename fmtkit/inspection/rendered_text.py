@@ -2,21 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from fmtkit.columns.transcripts import marks_of
-from fmtkit.converting.control_tokens import tokens_in
-from fmtkit.core.errors import FmtkitError
+from fmtkit.converting.rendered_texts import written_with
 from fmtkit.inspection.findings import Finding
-from fmtkit.rendering import template_sources
 
 CODE = "rendered_text"
 TRANSCRIPT = "transcript"
 FULL = 0.5
 """Share of a column's strings that must be rendered or transcripts."""
-TOKENS = 2
-"""Control tokens of one template that a string must hold: a text may quote a single one."""
 
 
 def find(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
@@ -81,31 +76,7 @@ def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:
     """Return the template that most of the texts are written with, and how many are."""
-    written = [template for text in texts if (template := _written_with(text))]
+    written = [template for text in texts if (template := written_with(text))]
     if len(written) < FULL * len(texts):
         return None
     return Counter(written).most_common(1)[0][0], len(written)
-
-
-def _written_with(text: str) -> str | None:
-    """Return the template of whose control tokens a string holds the largest share."""
-    if not any(mark in text for mark in ("<", "[")):
-        return None
-    held = {name: sum(token in text for token in tokens) for name, tokens in _tokens().items()}
-    fitting = [name for name, count in held.items() if count >= TOKENS]
-    return max(fitting, key=lambda name: held[name] / len(_tokens()[name]), default=None)
-
-
-@cache
-def _tokens() -> dict[str, tuple[str, ...]]:
-    """Return the control tokens of the templates that fmtkit ships."""
-    found = {}
-    for name in template_sources.names():
-        if ":" in name:
-            continue
-        try:
-            found[name] = tokens_in(template_sources.find_model_template(name).source)
-        except FmtkitError:
-            # A template of an installed package that cannot be used says nothing here.
-            continue
-    return {name: tokens for name, tokens in found.items() if len(tokens) >= TOKENS}
