@@ -160,13 +160,13 @@ class Stalled(vllm.Stub):
     def __init__(self, *, answers: bool = False, moves: bool = False) -> None:
         super().__init__("a/m")
         self.answers, self.moves = answers, moves
-        self.looks = 0
+        self.looks, self.tokens = 0, 1
         self.seen, self.over = Event(), Event()
 
     def _get(self, path):
         if path == "/metrics" and self.moves:
             self.looks += 1
-            self.tokens = self.looks // 2
+            self.tokens = 1 + self.looks // 2
         return super()._get(path)
 
     def _complete(self, body):
@@ -206,9 +206,10 @@ def test_a_server_that_answers_a_request_for_one_token_is_waited_for(monkeypatch
     assert stub.calls[0] == ("/v1/completions", {"model": "a/m", "prompt": [0], "max_tokens": 1})
 
 
-def test_without_metrics_only_the_time_limit_of_a_request_ends_the_wait(monkeypatch):
+@pytest.mark.parametrize("tokens", [None, 0], ids=["no metrics", "compiles at its first request"])
+def test_only_the_time_limit_of_a_request_ends_the_wait_for(monkeypatch, tokens):
     stub = Stalled()
-    stub.tokens = None
+    stub.tokens = tokens
     with pytest.raises(ServerLostError, match=r"took more than 0\.3 s for a request"):
         waited(stub, monkeypatch, request_seconds=0.3)
     assert stub.calls == []

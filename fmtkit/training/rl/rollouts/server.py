@@ -80,14 +80,19 @@ class Server:
     def progress(self, seconds: float = _ANSWER_SECONDS) -> tuple[str, ...] | None:
         """Return what the server has computed so far, to be compared; None where it does not say.
 
-        `/health` does not ask the workers: it succeeds while they are frozen.
+        `/health` does not ask the workers: it succeeds while they are frozen. A server that has generated
+        no token yet does not say: on a busy machine it compiled for more than a minute at its first request.
         """
         try:
             text = self._ask("/metrics", None, seconds)
         except ServerError:
             return None
         lines = (line for line in text.splitlines() if line.startswith(_PROGRESS))
-        return tuple(sorted(lines)) or None
+        samples = tuple(sorted(lines))
+        has_generated = any(
+            line.startswith(_PROGRESS[0]) and float(line.rpartition(" ")[2]) > 0 for line in samples
+        )
+        return samples if has_generated else None
 
     def generates(self, seconds: float) -> bool:
         """Return whether the server answers a request for one token; any status is an answer."""
