@@ -5,8 +5,11 @@ No clock is read: what is linear here takes a second, what grows with the square
 
 import json
 import random
-from itertools import pairwise
+import sys
+import threading
+from itertools import count, pairwise
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -18,6 +21,7 @@ from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting import pairing
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.core.tables import MESSAGE
+from fmtkit.rendering.dialog_columns import dialog_column, groups
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.sources.marks import faults
@@ -212,3 +216,157 @@ def test_a_conversation_of_very_many_messages_is_rendered_in_linear_time(tmp_pat
     path.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n")
     report = fmtkit.convert(str(path), "chatml.openai", tmp_path / "out.jsonl")
     assert report.converted == 2
+
+
+def talk(n):
+    roles = ("user", "assistant")
+    return {"messages": [{"role": roles[i % 2], "content": f"hi {i}"} for i in range(n)]}
+
+
+def called(n):
+    call = {"function": {"name": "w", "arguments": {"at": "x"}}}
+    turns = [
+        (
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "y"},
+        )
+        for _ in range(n // 2)
+    ]
+    said = [message for turn in turns for message in turn]
+    return {"messages": [{"role": "user", "content": "Hi"}, *said, talk(2)["messages"][1]]}
+
+
+GROWING = {
+    "openai": talk,
+    "sharegpt": lambda n: {
+        "conversations": [{"from": ("human", "gpt")[i % 2], "value": f"{i}"} for i in range(n)]
+    },
+    "alpaca": lambda n: {
+        "instruction": "Add.",
+        "output": "5",
+        "history": [[f"q{i}", f"a{i}"] for i in range(n)],
+    },
+    "input_output": lambda n: {
+        "segments": [{"label": i % 2 > 0, "text": f"t {i}"} for i in range(n)]
+    },
+    "stepwise_supervised": lambda n: {
+        "prompt": "Q",
+        "completions": [f"s{i}" for i in range(n)],
+        "labels": [i % 2 > 0 for i in range(n)],
+    },
+    "graded": lambda n: {
+        "question": "Q",
+        "solutions": [{"solution": f"s {i}", "is_correct": i % 2 > 0} for i in range(n)],
+    },
+    "oasst": lambda n: {
+        "message_tree_id": "1",
+        "tree_state": "ready",
+        "prompt": said(0, None) | {"replies": [said(i, i) for i in range(1, n)]},
+    },
+}
+
+
+def said(number, rank):
+    role = "assistant" if number else "prompter"
+    text = {"message_id": str(number), "text": f"hi {number}", "role": role}
+    return text | {"lang": "en", "rank": rank, "replies": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "make"),
+    [(kind, None, make) for kind, make in GROWING.items()]
+    + [("openai", t, make) for t in ("chatml", "llama3", "qwen3") for make in (talk, called)],
+)
+def test_a_list_of_twice_as_many_items_takes_twice_as_many_calls(tmp_path, kind, template, make):
+    path, sizes = tmp_path / "row.jsonl", (50, 50, 100, 200)
+    calls = []
+    for n in sizes:
+        path.write_text(json.dumps(make(n)) + "\n")
+        calls.append(calls_of(work, str(path), kind, template))
+    _, small, middle, large = calls
+    assert large - middle <= 2.3 * (middle - small) + SPARE
+
+
+SPARE = 2_000
+"""Calls that vary from run to run: of caches, and of threads."""
+
+
+def work(path, kind, template):
+    report = fmtkit.convert(path, kind, chat_template=template)
+    assert report.converted == 1
+    fmtkit.validate(path, kind)
+    fmtkit.inspect(path, kind)
+
+
+def calls_of(function, *arguments):
+    """Count the calls of functions, in this thread and in those that it starts."""
+    counter = count()
+
+    def step(_frame, event, _argument):
+        if event in ("call", "c_call"):
+            next(counter)
+
+    former = sys.getprofile()
+    threading.setprofile(step)
+    sys.setprofile(step)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(former)
+        threading.setprofile(former)
+    return next(counter)
+
+
+class Counted(np.ndarray):
+    """An array that counts the numbers of all operations on it, and on what they return."""
+
+    numbers = 0
+
+    def __array_ufunc__(self, function, method, *inputs, **options):
+        plain = [one.view(np.ndarray) if isinstance(one, Counted) else one for one in inputs]
+        made = getattr(function, method)(*plain, **options)
+        Counted.numbers += np.size(made)
+        return made.view(Counted) if isinstance(made, np.ndarray) else made
+
+
+def test_rows_are_not_looked_at_for_each_message_of_the_longest_conversation():
+    def numbers(n):
+        dialogs = [talk(n)["messages"], *[talk(2)["messages"]] * n]
+        column = dialog_column(pa.array(dialogs, pa.list_(MESSAGE)))
+        column.starts, column.ends = column.starts.view(Counted), column.ends.view(Counted)
+        Counted.numbers = 0
+        found = groups([column], np.arange(n + 1))
+        assert [len(rows) for rows in found] == [1, n]
+        return Counted.numbers
+
+    assert numbers(2_000) <= 2.3 * numbers(1_000)
+
+
+def tree_of(n, replies):
+    """Return a tree as a list: a chain of n messages, with so many replies to each question."""
+    made, parent = [], None
+    for i in range(n):
+        role = ("prompter", "assistant")[i % 2]
+        for reply in range(replies if i % 2 else 1):
+            record = {"message_id": f"{i}.{reply}", "parent_id": parent, "role": role}
+            record |= {"message_tree_id": "t", "text": f"hi {i}", "rank": reply if i % 2 else None}
+            made.append(record | {"deleted": False, "lang": "en"})
+        parent = f"{i}.0"
+    return {"rows": made}
+
+
+def test_a_tree_that_is_one_long_thread_is_followed_in_linear_time(tmp_path):
+    path = tmp_path / "tree.jsonl"
+    path.write_text(json.dumps(tree_of(30_000, 1)) + "\n")
+    report = fmtkit.convert(str(path), "oasst.rows.threads")
+    assert (report.converted, report.rows_written) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["oasst.rows", "oasst.rows.threads"])
+def test_a_tree_whose_rows_would_repeat_too_many_messages_is_refused(tmp_path, kind):
+    path = tmp_path / "tree.jsonl"
+    path.write_text(json.dumps(tree_of(3_000, 2)) + "\n" + json.dumps(tree_of(4, 2)) + "\n")
+    report = fmtkit.convert(str(path), kind)
+    assert (report.converted, report.reasons) == (1, {"value_error": 1})
+    (found,) = fmtkit.validate(str(path), kind).items
+    assert "more than 250,000 messages" in found.message

@@ -1,6 +1,6 @@
 """OpenAssistant's message trees: a prompt whose replies are ranked and have replies themselves."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 import polars as pl
@@ -46,6 +46,8 @@ FLAT = records(
 )
 Flat: TypeAlias = Annotated[Column, FLAT]
 Record: TypeAlias = Mapping[str, Any]
+MESSAGES = 250_000
+"""How many messages the rows of one tree have together, at most: each row repeats those before it."""
 TOLD = ("text", "role", "rank", "deleted")
 LINKED = pl.Struct(
     {
@@ -66,8 +68,7 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
 
     Each prompt of the tree with two ranked replies or more is a ranking of its own.
     """
-    checked = _checked(prompt)
-    made = checked.with_value(_of_each(prompt, _rankings, RANKING)).once("__rankings")
+    made = _made(_checked(prompt), _rankings, RANKING)
     asked, replies, scores = (
         several(made.with_value(made.value.list.eval(pl.element().struct.field(name))))
         for name in ("prompt", "replies", "scores")
@@ -78,7 +79,7 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
 @converter(name="oasst.threads")
 def threads(prompt: Tree) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: each path to a last reply."""
-    return Conversation(several(_checked(prompt).with_value(_of_each(prompt, _threads, DIALOG))))
+    return Conversation(several(_made(_checked(prompt), _threads, DIALOG)))
 
 
 @converter(name="oasst.rows", rows_by="message_tree_id")
@@ -88,8 +89,7 @@ def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: A
     The rows of a tree are adjacent, and each names its parent; each prompt with two ranked
     replies or more is a ranking of its own.
     """
-    tree = _checked(_as_tree(rows))
-    made = tree.with_value(_of_each(tree, _rankings, RANKING)).once("__rankings")
+    made = _made(_checked(_as_tree(rows)), _rankings, RANKING)
     asked, replies, scores = (
         several(made.with_value(made.value.list.eval(pl.element().struct.field(name))))
         for name in ("prompt", "replies", "scores")
@@ -100,8 +100,7 @@ def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: A
 @converter(name="oasst.rows.threads", rows_by="message_tree_id")
 def row_threads(rows: Flat) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, rows: each path to a last reply."""
-    tree = _checked(_as_tree(rows))
-    return Conversation(several(tree.with_value(_of_each(tree, _threads, DIALOG))))
+    return Conversation(several(_made(_checked(_as_tree(rows)), _threads, DIALOG)))
 
 
 def _as_tree(rows: Column) -> Column:
@@ -161,24 +160,36 @@ def _checked(tree: Column) -> Column:
     )
 
 
-def _of_each(
-    tree: Column, made: Callable[[Sequence[Record]], list[Any]], dtype: pl.DataType
-) -> pl.Expr:
+def _made(
+    tree: Column, made: Callable[[Sequence[Record]], list[Any] | None], dtype: pl.DataType
+) -> Column:
     """Make a list of each tree, row by row: a tree has no shape that columns could share."""
 
     def of_all(column: pl.Series) -> pl.Series:
         lists = [None if records is None else made(records) for records in column.to_list()]
         return pl.Series(column.name, lists, dtype=pl.List(dtype))
 
-    return tree.value.map_batches(of_all, return_dtype=pl.List(dtype), is_elementwise=True)
+    value = tree.value.map_batches(of_all, return_dtype=pl.List(dtype), is_elementwise=True)
+    column = tree.with_value(value).once("__made")
+    large = Problem(
+        "value_error",
+        "prompt",
+        column.value.is_null() & tree.value.is_not_null(),
+        f"the rows of this tree would have more than {MESSAGES:,} messages, since each repeats those "
+        "before it: split the tree",
+    )
+    return column.with_value(column.value, large)
 
 
-def _rankings(records: Sequence[Record]) -> list[Any]:
+def _rankings(records: Sequence[Record]) -> list[Any] | None:
     """Rank the replies of each prompt; those without a rank, or deleted, are left out."""
     replies: dict[int, list[int]] = {}
     for place in _kept(records):
         if records[place]["role"] == "assistant" and records[place]["rank"] is not None:
             replies.setdefault(records[place]["parent"], []).append(place)
+    replies = {asked: places for asked, places in replies.items() if len(places) > 1}
+    if not _few(records, replies):
+        return None
     return [
         {
             "prompt": _path(records, asked),
@@ -186,15 +197,29 @@ def _rankings(records: Sequence[Record]) -> list[Any]:
             "scores": [0 - records[place]["rank"] for place in places],
         }
         for asked, places in sorted(replies.items())
-        if len(places) > 1
     ]
 
 
-def _threads(records: Sequence[Record]) -> list[Any]:
+def _threads(records: Sequence[Record]) -> list[Any] | None:
     """Follow the tree to each reply that has no reply itself."""
     spoken = [place for place in _kept(records) if records[place]["role"] == "assistant"]
-    inner = {above for place in spoken for above in _above(records, place)[1:]}
-    return [_path(records, place) for place in spoken if place not in inner]
+    inner: set[int] = set()
+    for place in spoken:
+        above = records[place]["parent"]
+        # What leads to a place that is known to be within the tree is known to be so too.
+        while above is not None and above not in inner:
+            inner.add(above)
+            above = records[above]["parent"]
+    last = [place for place in spoken if place not in inner]
+    return [_path(records, place) for place in last] if _few(records, last) else None
+
+
+def _few(records: Sequence[Record], places: Iterable[int]) -> bool:
+    """Return whether the paths to these places are short enough to be written one by one."""
+    depths: list[int] = []
+    for record in records:
+        depths.append(1 if record["parent"] is None else depths[record["parent"]] + 1)
+    return sum(depths[place] for place in places) <= MESSAGES
 
 
 def _kept(records: Sequence[Record]) -> list[int]:

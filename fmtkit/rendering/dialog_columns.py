@@ -285,16 +285,26 @@ def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
 
 
 def _refine(labels: Int64s, dialog: DialogColumn, rows: Int64s) -> Int64s:
-    """Split groups by a conversation: message by message, several of them in one number."""
+    """Split groups by a conversation: message by message, several of them in one number.
+
+    Each message is looked at once: only the rows that have a message at a position take part there.
+    """
     codes = dialog.codes() + 1
     kinds = int(codes.max(initial=0)) + 1
     starts, lengths = dialog.starts[rows], dialog.ends[rows] - dialog.starts[rows]
-    for position in range(int(lengths.max(initial=0))):
-        there = lengths > position
-        here = np.zeros(len(rows), np.int64)
-        here[there] = codes[starts[there] + position]
-        if int(labels.max(initial=0)) > 2**62 // kinds - 1:
-            _, labels = np.unique(labels, return_inverse=True)
-        labels = labels * kinds + here
+    longest_first = np.argsort(-lengths, kind="stable")
+    counts = np.searchsorted(-lengths[longest_first], -np.arange(int(lengths.max(initial=0))))
     _, labels = np.unique(labels, return_inverse=True)
+    most = int(labels.max(initial=0))
+    for position, count in enumerate(counts.tolist()):
+        there = longest_first[:count]
+        if most > 2**62 // kinds - 1:
+            _, labels[there] = np.unique(labels[there], return_inverse=True)
+            most = count
+        labels[there] = labels[there] * kinds + codes[starts[there] + position]
+        most = most * kinds + kinds
+    # Labels tell rows of one length apart: those of other lengths had others to be told from.
+    _, labels = np.unique(labels, return_inverse=True)
+    _, sizes = np.unique(lengths, return_inverse=True)
+    _, labels = np.unique(labels * (int(sizes.max(initial=0)) + 1) + sizes, return_inverse=True)
     return labels.astype(np.int64)
