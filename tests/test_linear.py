@@ -367,6 +367,6 @@ def test_a_tree_whose_rows_would_repeat_too_many_messages_is_refused(tmp_path, k
     path = tmp_path / "tree.jsonl"
     path.write_text(json.dumps(tree_of(3_000, 2)) + "\n" + json.dumps(tree_of(4, 2)) + "\n")
     report = fmtkit.convert(str(path), kind)
-    assert (report.converted, report.reasons) == (1, {"value_error": 1})
+    assert (report.expanded, report.reasons) == (1, {"value_error": 1})
     (found,) = fmtkit.validate(str(path), kind).items
     assert "more than 250,000 messages" in found.message
