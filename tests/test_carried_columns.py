@@ -343,25 +343,30 @@ DRAWN = given(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much],
+)
 @DRAWN
 def test_a_carried_column_changes_no_row(tmp_path_factory, case, name, kind, layout, used) -> None:
     assume(check(case, name, kind, layout, used, tmp_path_factory.mktemp("carried")))
 
 
-@pytest.mark.slow
+@pytest.mark.stress  # A hunt, drawn anew each time: what it finds gets a test of its own.
 @settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @DRAWN
 def test_no_carried_column_changes_a_row(tmp_path_factory, case, name, kind, layout, used) -> None:
     assume(check(case, name, kind, layout, used, tmp_path_factory.mktemp("carried")))
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     case=st.sampled_from(CASES),
     name=st.sampled_from(NAMES),
-    kind=st.sampled_from(sorted(KINDS)),
+    kind=st.sampled_from(sorted(KINDS.keys() - {"list view"})),  # `datasets` has no list views
     used=st.sampled_from(sorted(USES)),
 )
 def test_no_column_of_a_dataset_changes_a_row(tmp_path_factory, case, name, kind, used) -> None:

@@ -275,7 +275,8 @@ def said(number, rank):
 @pytest.mark.parametrize(
     ("kind", "template", "make"),
     [(kind, None, make) for kind, make in GROWING.items()]
-    + [("openai", t, make) for t in ("chatml", "llama3", "qwen3") for make in (talk, called)],
+    + [("openai", t, talk) for t in ("chatml", "llama3", "qwen3")]
+    + [("openai", "qwen3", called)],
 )
 def test_a_list_of_twice_as_many_items_takes_twice_as_many_calls(tmp_path, kind, template, make):
     path, sizes = tmp_path / "row.jsonl", (50, 50, 100, 200)
@@ -367,6 +368,6 @@ def test_a_tree_whose_rows_would_repeat_too_many_messages_is_refused(tmp_path, k
     path = tmp_path / "tree.jsonl"
     path.write_text(json.dumps(tree_of(3_000, 2)) + "\n" + json.dumps(tree_of(4, 2)) + "\n")
     report = fmtkit.convert(str(path), kind)
-    assert (report.expanded, report.reasons) == (1, {"value_error": 1})
+    assert report.reasons == {"value_error": 1}
     (found,) = fmtkit.validate(str(path), kind).items
     assert "more than 250,000 messages" in found.message

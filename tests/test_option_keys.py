@@ -44,6 +44,8 @@ ROWS = [{"question": f"q{i}", "chosen": "a", "rejected": "b", "id": i} for i in 
 ROWS += [{"question": "", "chosen": "a", "rejected": "b", "id": 8}]
 ROWS += [{"question": " ".join(["why"] * 200), "chosen": "a", "rejected": "b", "id": 9}]
 RENAMED = [{"q": r["question"], "pro": r["chosen"], "con": r["rejected"]} for r in ROWS]
+FRAME = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+RENDERED = [{**row, "question": FRAME.format(row["question"])} for row in ROWS[:8]]
 OTHER = {"instruction": "i", "chosen_response": "c", "rejected_response": "r"}
 ASKED = [{"role": role, "content": "x"} for role in ("system", "user")]
 DIALOG = {
@@ -80,6 +82,7 @@ CASES: dict[str, Case] = {
     "plugins": Case(["debate.py"], {"type": "debate"}, tuple(RENAMED)),
     "keep": Case(["id"]),
     "ignore": Case(["id"]),
+    "allow_rendered": Case(True, rows=tuple(RENDERED)),
     "on_error": Case("skip"),
     "max_errors": Case("1%"),
     "max_length": Case(40),

@@ -25,7 +25,7 @@ TOKENS = 2
 _WRITTEN = DIALOG_COLUMNS | frozenset(TEXT_NAMES.values())
 """Columns of fmtkit's outputs that hold what a template wrote."""
 _SAID = "\U0010ffe0"
-_PROBES = (
+_PROBES: tuple[list[Mapping[str, Any]], ...] = (
     [{"role": "system", "content": _SAID}, {"role": "user", "content": "x"}],
     [{"role": "user", "content": _SAID}],
 )
@@ -133,7 +133,7 @@ def _heads() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _head(template: ChatTemplate, probe: list[dict[str, Any]]) -> str:
+def _head(template: ChatTemplate, probe: list[Mapping[str, Any]]) -> str:
     try:
         head, said, _ = RowTemplate(template).render(probe).partition(_SAID)
     except TemplateError:
