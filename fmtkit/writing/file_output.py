@@ -1,8 +1,9 @@
 """The files of a single-file output (OUT, quarantine, report) and how they are put in place.
 
 All files are complete under hidden names before the first gets its final name. The complete hidden report is
-the decision: if a run is killed after it, the next run to the same OUT finishes it. The report of the
-previous run is removed first and the new one comes last, so that an existing report is true.
+the decision, and the proof that fmtkit wrote what has its name already. If a run is killed after it, the next
+one begins again where OUT did not exist before, and finishes it where rows were being replaced. The report of
+the previous run is removed first and the new one comes last, so that an existing report is true.
 
 .OUT.partial  .STEM.quarantine.jsonl.partial  .STEM.report.json.partial
 .STEM.report.json.replaced   the report of the previous run, while the files are exchanged
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.atomic import PartialFile, Written, partial_name, sync_folder, whole_json, writing
-from fmtkit.core.errors import OutputExistsError
+from fmtkit.core.errors import OutputExistsError, WriteError
+from fmtkit.writing import formats
 from fmtkit.writing.outputs import (
     entries_of,
     entry,
@@ -49,7 +51,8 @@ class FileOutput:
     def refuse(self, *, overwrite: bool) -> None:
         """Raise OutputExistsError unless fmtkit wrote what is there, and it may be replaced.
 
-        The quarantine and report of a run that wrote no rows always may be, rows only with `overwrite`.
+        The quarantine and report of a run that wrote no rows always may be, and what a killed run has put
+        in place; other rows only with `overwrite`.
         """
         there = [p for p in (self.rows, self.quarantine, self.report) if os.path.lexists(p)]
         if not there:
@@ -60,6 +63,8 @@ class FileOutput:
                 raise OutputExistsError(f"{path} is {what}; choose another name")
         files = [path for path in there if path != self.report]
         entries = self._entries(files)
+        if self._is_unfinished():
+            there = files = [path for path in files if not self._is_ours(path)]
         is_whole = self.rows in there
         for path in files:
             hashed = overwrite or not is_whole
@@ -100,20 +105,50 @@ class FileOutput:
         whole = {**report, "output": self.rows.name, "files": files}
         return whole, whole_json(self.report, whole)
 
-    def recover(self) -> None:
-        """Finish what a killed run had decided, if all its files exist and nothing else is in the way."""
+    def recover(self, *, resume: bool = False) -> None:
+        """Finish what a killed run had decided, if all its files exist and nothing else is in the way.
+
+        Where it was to be the first output here, only with `resume`: other runs begin again.
+        """
         decided = read_json(partial_name(self.report))
-        entries = entries_of(decided)
-        own = {self.rows.name, self.quarantine.name}
-        if entries is not None and decided["output"] == self.rows.name and entries.keys() <= own:
-            places = [self.rows.with_name(name) for name in entries]
-            if all(self._is_there(place, entries[place.name]) for place in places) and all(
-                self._is_ours(path) for path in (self.rows, self.quarantine)
-            ):
-                self.put_in_place()
-                return
-        if self.replaced.exists() and not self.report.exists():
+        others = (self.rows.with_suffix(f".{suffix}") for suffix in formats.names())
+        found = [path for path in others if path.name == decided.get("output")]
+        output = FileOutput(found[0]) if found else self
+        begins_again = not resume and self._is_unfinished()
+        if not begins_again and output._is_complete(decided):
+            output.put_in_place()
+        elif not begins_again and self.replaced.exists() and not self.report.exists():
             self.replaced.rename(self.report)
+
+    def _is_complete(self, decided: Mapping[str, Any]) -> bool:
+        """Return whether all that was decided is there, and fmtkit wrote what it replaces."""
+        entries = entries_of(decided)
+        if entries is None or not entries.keys() <= {self.rows.name, self.quarantine.name}:
+            return False
+        places = [self.rows.with_name(name) for name in entries]
+        return all(self._is_there(place, entries[place.name]) for place in places) and all(
+            self._is_ours(path) for path in (self.rows, self.quarantine)
+        )
+
+    def _is_unfinished(self) -> bool:
+        """Return whether a run that replaced no rows was killed after its decision."""
+        decided = read_json(partial_name(self.report))
+        if entries_of(decided) is None or decided["output"] != self.rows.name:
+            return False
+        before = (entries_of(read_json(report)) or {} for report in (self.report, self.replaced))
+        return not any(self.rows.name in entries for entries in before)
+
+    def undo(self) -> None:
+        """Delete what an unfinished run has put in place, and last the decision, by which it is known."""
+        if not self._is_unfinished():
+            return
+        if not self.report.exists():  # the report of an earlier run is the first file that is moved
+            for path in (self.rows, self.quarantine):
+                if self._is_ours(path):
+                    path.unlink(missing_ok=True)
+            sync_folder(self.rows.parent)
+        self.replaced.unlink(missing_ok=True)
+        partial_name(self.report).unlink(missing_ok=True)
 
     def _is_there(self, place: Path, entry: Mapping[str, Any]) -> bool:
         return is_as_written(partial_name(place), entry) or is_as_written(place, entry)
@@ -127,7 +162,19 @@ class FileOutput:
         return any(is_as_written(path, e[path.name]) for e in known if path.name in e)
 
     def put_in_place(self) -> None:
-        """Give the files their names, once the report is decided; the earlier output is removed."""
+        """Give the files their names, once the report is decided; the earlier output is removed.
+
+        Raises:
+            WriteError: if another run has taken the hidden names.
+        """
+        try:
+            self._exchange()
+        except FileNotFoundError as error:
+            raise WriteError(
+                f"{self.rows} is being written by another run; this one stops"
+            ) from error
+
+    def _exchange(self) -> None:
         entries = entries_of(read_json(partial_name(self.report))) or {}
         if self.report.exists():
             self.report.replace(self.replaced)
@@ -144,7 +191,11 @@ class FileOutput:
 
     def remove(self) -> None:
         """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
-        if os.path.lexists(self.rows) or entries_of(read_json(self.report)) is None:
+        if os.path.lexists(self.rows):
+            return
+        self.undo()
+        partial_name(self.quarantine).unlink(missing_ok=True)
+        if entries_of(read_json(self.report)) is None:
             return
         if self._is_ours(self.quarantine):
             self.quarantine.unlink(missing_ok=True)
@@ -154,14 +205,13 @@ class FileOutput:
 def refuse_file(path: Path, *, overwrite: bool, resume: bool = False) -> None:
     """Raise OutputExistsError unless an output may be made at `path`; WriteError where nobody can look.
 
-    What a killed run had decided is put in place first; a run that is to be resumed may find it
-    there.
+    What a killed run had decided is put in place first, if it replaced rows or is to be resumed.
     """
     output = FileOutput(path)
     with writing(path):
         if not path.parent.is_dir():
             return
-        output.recover()
+        output.recover(resume=resume)
         if resume and output.rows.exists():
             return
         output.refuse(overwrite=overwrite)

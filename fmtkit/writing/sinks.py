@@ -143,6 +143,8 @@ class FileSink:
         refuse_file(path, overwrite=overwrite)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._output.undo()
+            partial_name(self._output.quarantine).unlink(missing_ok=True)
         self._decision: PartialFile | None = None
         self._quarantine = QuarantineFile(self._output.quarantine)
         self._rows = RowFile(path, format, hashed=True)
@@ -205,6 +207,7 @@ class FileSink:
         """Check again what exists, and write the complete report."""
         with writing(self.path):
             self._output.refuse(overwrite=self._overwrite)
+            self._output.undo()
         self.report, self._decision = self._output.decide(report, files)
 
     def _put_in_place(self) -> None:
