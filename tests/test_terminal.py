@@ -99,7 +99,7 @@ def test_a_plan_fits_the_window_and_loses_nothing(width, monkeypatch):
     shown = screen.getvalue()
     assert all(len(line) <= width for line in shown.splitlines())
     assert "".join(shown.split()) == "".join(str(plan).split())
-    assert "\nneeded to train, and not on this machine\nlacking  " in shown
+    assert "\nneeded to train, and missing here\nlacking  " in shown
 
 
 def test_a_type_takes_one_line_in_a_pipe(capsys):

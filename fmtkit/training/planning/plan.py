@@ -153,7 +153,7 @@ class Plan:
             "set by you": was_set,
             "follows from it": [*(line for line in values if line not in was_set), launch],
             "checked later": later,
-            "needed to train, and not on this machine": [
+            "needed to train, and missing here": [
                 ("lacking", note.removesuffix(NEEDED), "")
                 for note in self.notes
                 if note.endswith(NEEDED)
