@@ -9,6 +9,11 @@ _fmtkit/000000-000000.json       what a resumed run needs after a checkpoint: fi
 _fmtkit/000000-000000.quarantine.jsonl   bad rows since the previous checkpoint
 _fmtkit/000000-task-000000.json  what a worker did (`fmtkit.writing.task_output`)
 _fmtkit/000000-task-000000.quarantine.jsonl
+
+Beside one file stands, from before its upload until its report is there, the report that comes: by it the
+next run knows, if this one is killed, that fmtkit wrote the file.
+
+.STEM.report.json.partial
 """
 
 import hashlib
@@ -16,7 +21,7 @@ import json
 import re
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,6 +38,8 @@ from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
 RUNS = "_fmtkit"
+FAILED_RECORD = f".{REPORT}.partial"
+"""In the folder of a run without rows: the report that comes."""
 SHARD_BYTES = 256 * 2**20
 """The size from which a shard is closed after the block."""
 _RUN = re.compile(rf"{RUNS}/run-(\d{{6,}})\.json")
@@ -308,17 +315,23 @@ class ObjectFolderSink:
         self, report: Mapping[str, Any], names: list[dict[str, Any]]
     ) -> None:
         """Upload the quarantine, if there is one, and the report."""
-        store = self._store if self._kept == self.path else Store(self._kept)
+        if self._bad.size:
+            bad = {"path": QUARANTINE, "bytes": self._bad.size, "sha256": self._bad.sha256}
+            names = [*names, bad]
+        self.report = {**report, "output": self.path.name, "files": names}
+        store, record = self._store, None
+        if self._kept != self.path:  # where no claim tells whose the files are
+            store = Store(self._kept)
+            reports = (_json(store.read(name)) for name in (REPORT, FAILED_RECORD))
+            record = _Record(store, REPORT, *reports)
+            record.begin(self.report)
         if self._bad.size:
             store.put(self._bad.path, QUARANTINE)
-            names = [
-                *names,
-                {"path": QUARANTINE, "bytes": self._bad.size, "sha256": self._bad.sha256},
-            ]
-        self.report = {**report, "output": self.path.name, "files": names}
         made = Path(self._folder.name) / REPORT
         self._made(made, self.report)
         store.put(made, REPORT)
+        if record is not None:
+            record.end()
 
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; next to an earlier folder, in one of their own."""
@@ -334,7 +347,7 @@ class ObjectFolderSink:
         """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         failed = Store(failed_folder(self.path))
         names = failed.sizes()
-        if names and _is_ours(names, _json(failed.read(REPORT))):
+        if names and _is_ours(*_failed_files(failed, names)):
             failed.delete(names)
 
     def _end(self, keep: set[str] | None) -> None:
@@ -411,38 +424,19 @@ class ObjectFileSink:
         made = self._rows.close(closing.metadata)
         written = Written(self.path, made.rows, made.bytes, made.sha256)
         self._output.refuse(overwrite=self._overwrite)
-        is_new = self._output.store.size(self._output.rows) is None
-        # The previous report is deleted first, so that an existing report is true.
-        self._output.store.delete([self._output.report, self._output.quarantine])
-        try:
-            self._output.store.put(self._rows.file.partial, self._output.rows, new=is_new)
-        except FileExistsError as error:
-            raise OutputExistsError(
-                f"{self.path} was written by another run meanwhile; --overwrite replaces it"
-            ) from error
         entry = {"path": self.path.name, "bytes": made.bytes, "sha256": made.sha256}
-        self._put_quarantine_and_report(closing.report([written]), [entry])
+        rows = self._rows.file.partial
+        self.report = self._output.replace(closing.report([written]), self._bad, [entry], rows)
         self._output.failed.remove_failed()
         self._forget()
         return [written]
 
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; next to an earlier output, under other names."""
-        if self._output.store.size(self._output.rows) is not None:
+        if self._output.holds_rows():
             self._output = self._output.failed
-        self._put_quarantine_and_report(report, [])
+        self.report = self._output.replace(report, self._bad)
         self._forget()
-
-    def _put_quarantine_and_report(
-        self, report: Mapping[str, Any], files: list[dict[str, Any]]
-    ) -> None:
-        output = self._output
-        if self._bad.size:
-            output.store.put(self._bad.path, output.quarantine)
-            bad = {"path": output.quarantine, "bytes": self._bad.size, "sha256": self._bad.sha256}
-            files = [*files, bad]
-        self.report = {**report, "output": output.rows, "files": files}
-        output.store.write(output.report, _document(self.report))
 
     def _forget(self) -> None:
         self._rows.discard()
@@ -459,7 +453,7 @@ class ObjectFileSink:
 
 
 class ObjectFile:
-    """The three names of an output that is one file on an object store."""
+    """The three names of an output that is one file on an object store, and whether fmtkit wrote it."""
 
     def __init__(self, path: ObjectPath) -> None:
         self.path, self.store = path, Store(path.parent)
@@ -467,6 +461,7 @@ class ObjectFile:
         self.rows = name.name
         self.quarantine = name.with_suffix(".quarantine.jsonl").name
         self.report = name.with_suffix(".report.json").name
+        self.record = f".{self.report}.partial"
 
     @property
     def failed(self) -> "ObjectFile":
@@ -481,39 +476,164 @@ class ObjectFile:
         there = self._sizes()
         if self.rows not in there:
             return None
-        report = _json(self.store.read(self.report))
-        _refuse_foreign(self.path.parent, {self.rows: there[self.rows]}, report)
-        return report
+        report, record = self._reports(there)
+        _refuse_foreign(self.path.parent, {self.rows: there[self.rows]}, report, record)
+        return report if self.rows in (entries_of(report) or {}) else None
+
+    def holds_rows(self) -> bool:
+        """Return whether rows of an earlier run are there, not only those of one that was killed."""
+        there = self._sizes()
+        return self.rows in there and not self._is_unfinished(*self._reports(there))
 
     def _sizes(self) -> dict[str, int]:
-        names = (self.rows, self.quarantine, self.report)
+        names = (self.rows, self.quarantine, self.report, self.record)
         found = {name: self.store.size(name) for name in names}
         return {name: size for name, size in found.items() if size is not None}
 
+    def _reports(self, there: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the report, and the record of a run that has not come to it; empty where there is none."""
+        names = (self.report, self.record)
+        report, record = (_json(self.store.read(n)) if n in there else {} for n in names)
+        return report, record
+
+    def _is_unfinished(self, report: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+        """Return whether a run that replaced no rows was killed after its record."""
+        if entries_of(record) is None or record["output"] != self.rows:
+            return False
+        return not record.get("replaces_rows") and self.rows not in (entries_of(report) or {})
+
     def refuse(self, *, overwrite: bool) -> None:
-        """Raise OutputExistsError unless fmtkit wrote what exists, and it may be replaced."""
+        """Raise OutputExistsError unless fmtkit wrote what exists, and it may be replaced.
+
+        What a run left that was killed before its report may be, if there were no rows before it.
+        """
+        if not self._refuse(overwrite=overwrite):
+            return
+        failed = self.failed
+        if failed._refuse(overwrite=True):
+            raise OutputExistsError(
+                f"{failed.path.with_name(failed.report)} would be the report of {failed.rows} and of a "
+                f"failed run to {self.path}; choose another OUT"
+            )
+
+    def _refuse(self, *, overwrite: bool) -> bool:
+        """Return whether there are rows, which may be replaced."""
         there = self._sizes()
         if not there:
-            return
-        files = {name: size for name, size in there.items() if name != self.report}
-        report = _json(self.store.read(self.report))
-        if report and report.get("output") != self.rows:
-            raise OutputExistsError(
-                f"{self.path.with_name(self.report)} is not the report of {self.rows}; "
-                "give OUT another name"
-            )
-        _refuse_foreign(self.path.parent, files, report)
-        if self.rows in there and not overwrite:
+            return False
+        report, record = self._reports(there)
+        for name, found in ((self.report, report), (self.record, record)):
+            self._refuse_report(name, found, there)
+        files = {name: there[name] for name in (self.rows, self.quarantine) if name in there}
+        _refuse_foreign(self.path.parent, files, report, record)
+        is_whole = self.rows in there and not self._is_unfinished(report, record)
+        if is_whole and not overwrite:
             raise OutputExistsError(f"{self.path} exists already; --overwrite replaces it")
+        return is_whole
+
+    def _refuse_report(self, name: str, report: dict[str, Any], there: Mapping[str, int]) -> None:
+        """Raise OutputExistsError for a report of rows under another name, or that fmtkit did not write."""
+        if name not in there:
+            return
+        path, entries = self.path.with_name(name), entries_of(report)
+        if entries is None:
+            raise OutputExistsError(
+                f"{path} exists already, and fmtkit did not write it; choose another OUT or move it away"
+            )
+        # What a run without rows left is no reason for another name.
+        other = report["output"]
+        if other in entries.keys() - {self.rows} and self.store.size(other) is not None:
+            raise OutputExistsError(
+                f"{path} is the report of {other}, and would be that of {self.rows} too; give OUT "
+                "another name"
+            )
+
+    def replace(
+        self,
+        report: Mapping[str, Any],
+        bad: "Spool",
+        files: Sequence[Mapping[str, Any]] = (),
+        rows: Path | None = None,
+    ) -> Mapping[str, Any]:
+        """Upload rows (if any), quarantine and report in place of what is there; return the report.
+
+        Raises OutputExistsError if another run has written rows since `refuse`.
+        """
+        there = self._sizes()
+        reports = self._reports(there)
+        replaces_rows = self.rows in there and not self._is_unfinished(*reports)
+        record = _Record(self.store, self.report, *reports, replaces_rows=replaces_rows)
+        if bad.size:
+            entry = {"path": self.quarantine, "bytes": bad.size, "sha256": bad.sha256}
+            files = [*files, entry]
+        whole = {**report, "output": self.rows, "files": [*files]}
+        record.begin(whole)
+        # The previous report is deleted first, so that an existing report is true.
+        self.store.delete([name for name in (self.report, self.quarantine) if name in there])
+        if rows is not None:
+            try:
+                self.store.put(rows, self.rows, new=self.rows not in there)
+            except FileExistsError as error:
+                record.take_back()
+                raise OutputExistsError(
+                    f"{self.path} was written by another run meanwhile; --overwrite replaces it"
+                ) from error
+        elif self.rows in there:
+            self.store.delete([self.rows])
+        if bad.size:
+            self.store.put(bad.path, self.quarantine)
+        self.store.write(self.report, _document(whole))
+        record.end()
+        return whole
 
     def remove_failed(self) -> None:
         """Delete the quarantine and report of an earlier run that wrote no rows, if fmtkit wrote them."""
         there = self._sizes()
         if self.rows in there or not there:
             return
-        report = _json(self.store.read(self.report))
-        if _is_ours({n: s for n, s in there.items() if n != self.report}, report):
+        reports = self._reports(there)
+        told = zip((self.report, self.record), reports, strict=True)
+        known = {name for name, report in told if entries_of(report) is not None}
+        if _is_ours({n: s for n, s in there.items() if n not in known}, *reports):
             self.store.delete(there)
+
+
+class _Record:
+    """The report that comes, while the files are exchanged, with what it replaces."""
+
+    def __init__(
+        self,
+        store: Store,
+        report: str,
+        before: Mapping[str, Any],
+        left: Mapping[str, Any],
+        *,
+        replaces_rows: bool = False,
+    ) -> None:
+        self._store, self.name = store, f".{report}.partial"
+        known = [entries_of(found) or {} for found in (before, left, _replaced(left))]
+        files = [file for entries in known for file in entries.values()]
+        self._more = {"replaces": files, "replaces_rows": replaces_rows}
+        self._data = b""
+
+    def begin(self, report: Mapping[str, Any]) -> None:
+        """Write it."""
+        self._data = _document({**report, **self._more})
+        self._store.write(self.name, self._data)
+
+    def take_back(self) -> None:
+        """Delete it, unless it is another run's."""
+        if self._store.read(self.name) == self._data:
+            self.end()
+
+    def end(self) -> None:
+        """Delete it."""
+        self._store.delete([self.name])
+
+
+def _replaced(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as the report of what the run replaces."""
+    return {**record, "files": record.get("replaces")}
 
 
 class Spool:
@@ -577,6 +697,22 @@ def refuse_folder(
         _refuse_foreign(path, {n: s for n, s in found.items() if n != REPORT}, report)
     if MANIFEST in found and not overwrite:
         raise OutputExistsError(f"{path} exists already; --overwrite replaces it")
+    if MANIFEST in found:
+        failed = Store(failed_folder(path))
+        _refuse_foreign(failed.folder, *_failed_files(failed, failed.sizes()))
+
+
+def _failed_files(
+    failed: Store, names: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
+    """Return the files in the folder of a run without rows, its report and its record.
+
+    One of the two that fmtkit did not write is among the files.
+    """
+    report, record = (_json(failed.read(n)) if n in names else {} for n in (REPORT, FAILED_RECORD))
+    reports = {REPORT: report, FAILED_RECORD: record}
+    told = {name for name, found in reports.items() if entries_of(found) is not None}
+    return {n: s for n, s in names.items() if n not in told}, report, record
 
 
 def is_begun(names: Mapping[str, int]) -> bool:
@@ -594,26 +730,32 @@ def failed_folder(path: ObjectPath) -> ObjectPath:
     return ObjectPath(f"{path.url.rstrip('/')}.failed")
 
 
-def _refuse_foreign(folder: ObjectPath, sizes: Mapping[str, int], report: dict[str, Any]) -> None:
-    entries = entries_of(report) or {}
+def _refuse_foreign(
+    folder: ObjectPath, sizes: Mapping[str, int], *reports: Mapping[str, Any]
+) -> None:
+    """Raise OutputExistsError for a file that neither a report names nor a record of a killed run."""
     for name, size in sizes.items():
-        if name not in entries:
+        known = _sizes_of(name, reports)
+        if not known:
             raise OutputExistsError(
                 f"{folder / name} exists already, and no report next to it names it: fmtkit did not "
                 "write it; choose another OUT or move it away"
             )
-        if entries[name]["bytes"] != size:
+        if size not in known:
             raise OutputExistsError(
                 f"{folder / name} exists already and was changed since fmtkit wrote it; choose "
                 "another OUT or move it away"
             )
 
 
-def _is_ours(sizes: Mapping[str, int], report: dict[str, Any]) -> bool:
-    entries = entries_of(report)
-    return entries is not None and all(
-        name == REPORT or entries.get(name, {}).get("bytes") == size for name, size in sizes.items()
-    )
+def _sizes_of(name: str, reports: Iterable[Mapping[str, Any]]) -> set[int]:
+    """Return the sizes that a file has by reports, and by what they replace."""
+    known = (entries_of(each) or {} for report in reports for each in (report, _replaced(report)))
+    return {entries[name]["bytes"] for entries in known if name in entries}
+
+
+def _is_ours(sizes: Mapping[str, int], *reports: Mapping[str, Any]) -> bool:
+    return all(size in _sizes_of(name, reports) for name, size in sizes.items())
 
 
 def _newest(names: Mapping[str, int]) -> str:
