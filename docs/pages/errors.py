@@ -15,7 +15,7 @@ HEAD = f"""\
 | code | meaning |
 | --- | --- |
 | 0 | done; quarantined rows up to `--max-errors` do not change this |
-| 1 | findings of `validate` or `inspect --fail-on`, or more bad rows than `--max-errors` or `--on-error fail` allows |
+| 1 | findings of `validate`, a code of `--fail-on` (`convert`, `validate`, `inspect`), or more bad rows than `--max-errors` or `--on-error fail` allows |
 | 2 | usage or configuration: a flag, a name, a column or a template is wrong, or the output exists |
 | 3 | a source cannot be read, or an output cannot be written |
 | 4 | not one row could be converted (quarantine and report are written), or `validate` found no rows |
@@ -50,7 +50,9 @@ if it is not UTF-8, as `raw_base64`. [How to repair and convert bad rows](conver
 WARNINGS_HEAD = """
 ## Warnings
 
-A row with a warning is converted, and counted in the report.
+A row with a warning is converted, and counted in the report. `convert` and `validate` exit with 1 if they find the CODE
+of `--fail-on CODE`, a warning or a bad row; `convert` has then written its rows. In the library `found(CODES)` of a report,
+of findings and of a survey returns which of them there are.
 
 """
 

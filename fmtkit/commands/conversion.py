@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import Json, NoProgress, Plugin, Quiet, Sources, flags, say
+from fmtkit.commands.flags import FailOn, Json, NoProgress, Plugin, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.core.errors import OptionError
@@ -24,6 +24,7 @@ def convert(
     ] = "",
     *,
     options: ConvertOptions,
+    fail_on: FailOn = None,
     json: Json = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -36,13 +37,16 @@ def convert(
         from fmtkit.converting.conversions import convert_to
         from fmtkit.converting.progress_bar import progress
         from fmtkit.reports import console as terminal
+        from fmtkit.reports.fail_on import check_codes, print_found
 
     if out.startswith("memory://"):
         raise OptionError(
             f"OUT {out}: what is in memory ends with the command; give a file or folder"
         )
+    codes = tuple(fail_on or ())
     with progress(shown=not (quiet or no_progress or json)) as watch:
         if options.config is None:
+            check_codes(codes, plugins=options.plugins)
             reports = [convert_to(source or [], out, options, watch=watch)]
         else:
             from fmtkit.training.data.convert_config import convert_config
@@ -53,12 +57,16 @@ def convert(
                 out,
                 options,
                 watch=watch,
+                fail_on=codes,
                 say=None if quiet else lambda note: say(f"note: {note}"),
             )
     for report in () if quiet else reports:
         for name, text in report.data.get("beside", {}).items():
             typer.echo(f"{name}:\n{text.rstrip()}", err=True)
     terminal.print_reports(reports, as_json=json, quiet=quiet)
+    found = dict.fromkeys(code for report in reports for code in report.found(codes))
+    print_found(found)
+    raise typer.Exit(1 if found else 0)
 
 
 @flags(RowOptions, without=("on_error",))
@@ -69,6 +77,7 @@ def validate(
     schema: Annotated[
         bool, typer.Option("--schema", help="Check canonical rows by JSON Schema too.")
     ] = False,
+    fail_on: FailOn = None,
     json: Json = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -81,13 +90,18 @@ def validate(
         from fmtkit.converting.progress_bar import progress
         from fmtkit.converting.validation import validate_sources
         from fmtkit.reports import console as terminal
+        from fmtkit.reports.fail_on import check_codes, print_found
 
+    codes = tuple(fail_on or ())
+    check_codes(codes, plugins=options.plugins)
     with progress(shown=not (quiet or no_progress or json)) as watch:
         findings = validate_sources(source or [], options, schema=schema, watch=watch)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
     if not findings.ledger.rows_read:
         say("fmtkit: the sources hold no rows; nothing was checked")
-    raise typer.Exit(findings.exit_code)
+    found = findings.found(codes)
+    print_found(found)
+    raise typer.Exit(findings.exit_code or (1 if found else 0))
 
 
 def replay(

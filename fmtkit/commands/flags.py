@@ -27,6 +27,7 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+FailOn = Annotated[list[str] | None, typer.Option(help="Exit 1 if this code was found.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 INTERRUPTED = 130
 """The exit code of a command that was stopped by Ctrl-C."""

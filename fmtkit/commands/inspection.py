@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fmtkit.commands.flags import Json, NoProgress, Quiet, Sources, flags
+from fmtkit.commands.flags import FailOn, Json, NoProgress, Quiet, Sources, flags
 from fmtkit.commands.importing import quick_imports
 from fmtkit.inspection.inspect_options import InspectOptions
 
@@ -21,9 +21,7 @@ def inspect(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a page or picture that fmtkit wrote.")
     ] = False,
-    fail_on: Annotated[
-        list[str] | None, typer.Option(help="Exit 1 if this code was found.")
-    ] = None,
+    fail_on: FailOn = None,
     all_: Annotated[
         bool,
         typer.Option(

@@ -1,6 +1,6 @@
 """The report of a run: what was read, what became of every row, what was written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, Self, TypeVar, overload
@@ -10,7 +10,7 @@ from fmtkit.converting.pipeline import Progress
 from fmtkit.converting.preparation import Job
 from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
-from fmtkit.core.codes import REASONS, WARNINGS
+from fmtkit.core.codes import REASONS, WARNINGS, found_among
 
 Value = TypeVar("Value")
 
@@ -48,6 +48,10 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return the report as it is written."""
         return dict(self.data)
+
+    def found(self, codes: Iterable[str]) -> tuple[str, ...]:
+        """Return which of these codes were found, among bad rows and warnings."""
+        return found_among(codes, self.data["reasons"], self.data["warnings"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the counts of rows, codes, files."""

@@ -1,7 +1,7 @@
 """Validation: the same reading and checking as a conversion, with nothing written."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +19,7 @@ from fmtkit.converting.run_report import Report
 from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
 from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
-from fmtkit.core.codes import Reject
+from fmtkit.core.codes import Reject, found_among
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import is_carried
@@ -58,6 +58,11 @@ class Findings:
         if self.limit.rows is None and self.limit.share is None:
             return 1
         return int(self.limit.is_exceeded(self.ledger))
+
+    def found(self, codes: Iterable[str]) -> tuple[str, ...]:
+        """Return which of these codes were found, among bad rows and warnings."""
+        bad = (item.code for item in self.items)
+        return found_among(codes, bad, self.report.data["warnings"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many rows are sound, and the findings."""

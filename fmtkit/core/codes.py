@@ -6,6 +6,7 @@ register codes of their own, which come after these.
 
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fmtkit.core.errors import OptionError
@@ -243,7 +244,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def register_code(name: str, means: str, *, warning: bool = False) -> str:
     """Register a code of a plugin's own, for the problems or the warnings of its columns.
 
-    It is used like fmtkit's, in reports, in the quarantine and (of bad rows) by `--fail-on`. In a row with
+    It is used like fmtkit's, in reports, in the quarantine and by `--fail-on`. In a row with
     several faults fmtkit's own codes come first, then the plugin's in the order of its function.
 
     Args:
@@ -292,6 +293,12 @@ def forget(module: str) -> None:
         del (WARNINGS if warning else REASONS)[name]
         if not warning:
             del PRECEDENCE[name]
+
+
+def found_among(codes: Iterable[str], *counts: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these codes were found, in the order asked for, each once."""
+    there = {code for counted in counts for code in counted}
+    return tuple(code for code in dict.fromkeys(codes) if code in there)
 
 
 RAW_BYTES = 1 << 20

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from fmtkit.converting.open_columns import OpenColumn, in_words
 from fmtkit.converting.readings import Reading
 from fmtkit.core import notebook_html
+from fmtkit.core.codes import found_among
 from fmtkit.counting.lengths import Lengths
 from fmtkit.formats.table_schemas import DRAFT
 from fmtkit.inspection.anchor_counts import AnchorSummary
@@ -163,10 +164,10 @@ class Survey:
         return {"verdict": plain(self.verdict), **plain(self)}
 
     def found(self, codes: Iterable[str]) -> tuple[str, ...]:
-        """Return which of these codes were found, among findings and bad rows."""
-        reasons = self.ledger.get("reasons", {})
-        known = {finding.code for finding in self.findings} | set(reasons)
-        return tuple(code for code in codes if code in known)
+        """Return which of these codes were found, among findings, bad rows and warnings."""
+        named = (finding.code for finding in self.findings)
+        counts = (self.ledger.get(name, {}) for name in ("reasons", "warnings"))
+        return found_among(codes, named, *counts)
 
 
 def plain(value: Any) -> Any:

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.progress_bar import progress
-from fmtkit.core.codes import REASONS
-from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError
 from fmtkit.core.escaping import one_line
-from fmtkit.formats import registry
-from fmtkit.inspection.advice import ADVICE
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
 from fmtkit.inspection.survey_record import Survey
 from fmtkit.reports import console as terminal
 from fmtkit.reports import html as html_page
 from fmtkit.reports import plot as plot_file
+from fmtkit.reports.fail_on import check_codes, print_found
 from fmtkit.reports.terminal import print_survey
 
 
@@ -38,12 +36,7 @@ def show(
 
     `bar` shows a progress bar on a terminal while rows are read.
     """
-    if not _known(fail_on):
-        # It may be a code of a plugin, which registers it when it is loaded.
-        for plugin in options.plugins:
-            registry.load_plugin(plugin)
-        registry.converters()
-    _check_codes(fail_on)
+    check_codes(fail_on, plugins=options.plugins, is_survey=True)
     _targets(html, plot, overwrite=overwrite)
     with progress(shown=bar) as watch:
         inspection = run(source, options, watch=watch)
@@ -57,16 +50,6 @@ def show(
         quiet=quiet,
         whole=whole,
     )
-
-
-def _known(fail_on: Sequence[str]) -> bool:
-    return all(code in ADVICE or code in REASONS for code in fail_on)
-
-
-def _check_codes(fail_on: Sequence[str]) -> None:
-    for code in fail_on:
-        if not _known([code]):
-            raise UnknownNameError("finding", code, [*ADVICE, *REASONS])
 
 
 def show_all(
@@ -83,7 +66,7 @@ def show_all(
     Raises OptionError if a page or picture of several is asked for.
     """
     # The plugins of the datasets are loaded, and have registered their codes.
-    _check_codes(outputs.get("fail_on", ()))
+    check_codes(outputs.get("fail_on", ()), is_survey=True)
     several = len(inspections) > 1
     if several and (html or plot):
         raise OptionError(
@@ -124,8 +107,7 @@ def show_inspection(
     elif not quiet:
         print_survey(survey, terminal.output(), whole=whole)
     found = survey.found(fail_on)
-    for code in found:
-        terminal.errors().print(f"--fail-on {code}: found", style="red", markup=False)
+    print_found(found)
     return found
 
 

@@ -21,6 +21,7 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.core.errors import OptionError
 from fmtkit.formats import registry
+from fmtkit.reports.fail_on import check_codes
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
@@ -40,21 +41,26 @@ def convert_config(
     options: ConvertOptions,
     *,
     watch: Watch | None = None,
+    fail_on: Sequence[str] = (),
     say: Callable[[str], None] | None = None,
 ) -> list[Report]:
     """Convert what a config's `datasets:` name to the rows that `fmtkit train` trains on.
 
     Flags that were given win over the config's keys. One entry, or several of one table, may go to a
     file; else OUT is a folder with a subfolder for each entry, named by its number: 00, 01, ...
-    `say` receives notes on what in the config concerns only the trainer.
+    `say` receives notes on what in the config concerns only the trainer. `fail_on` are codes that the caller
+    will look for in the reports.
 
-    Raises what `convert_to` raises; OptionError if sources are given as well, or there is no dataset.
+    Raises what `convert_to` raises; what `check_codes` raises, before a row is read; OptionError if sources
+    are given as well, or there is no dataset.
     """
     if sources:
         raise OptionError("-c names the sources; give either SOURCE or -c")
     run_plan = settled(plan(config, partial=True), with_hub=False)
     if not run_plan.datasets:
         raise OptionError(f"{config}: no datasets: to convert")
+    # The plan has loaded the plugins of the datasets, which register codes of their own.
+    check_codes(fail_on, plugins=options.plugins)
     place = hub_folder(out)
     if place is not None and len(run_plan.datasets) > 1:
         raise OptionError(
