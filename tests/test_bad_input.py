@@ -349,6 +349,46 @@ def test_a_misspelled_column_is_an_error_that_says_how_to_map_it(tmp_path):
     assert "--map question=questions" in str(outcome.error)
 
 
+@pytest.mark.parametrize("column", ["qestion", "answers", "zq"])
+def test_what_is_advised_for_a_wrong_mapping_works(tmp_path, column):
+    rows = [{"question": "q", "answer": "a"}]
+    mapping = {"question": column}
+    outcome = convert(tmp_path, rows, "question_answer", columns=mapping)
+    assert isinstance(outcome.error, ColumnMismatchError)
+    assert f"column question is there: leave out --map question={column}" in str(outcome.error)
+    assert convert(tmp_path, rows, "question_answer").report["rows_written"] == 1
+
+
+def test_a_mapping_given_as_an_option_is_named_as_one(tmp_path):
+    outcome = convert(
+        tmp_path, [{"question": "q", "answer": "a"}], "gsm8k", options={"field_question": "qestion"}
+    )
+    assert "leave out --option field_question=qestion" in str(outcome.error)
+
+
+def test_a_near_column_is_advised_for_the_parameter_that_lacks_it(tmp_path):
+    rows = [{"prompt": [USER], "reward_model_ground_truth": "4"}]
+    outcome = convert(tmp_path, rows, "verl")
+    assert "map it with --map ground_truth=reward_model_ground_truth)" in str(outcome.error)
+    mapping = {"ground_truth": "reward_model_ground_truth"}
+    assert convert(tmp_path, rows, "verl", columns=mapping).report["rows_written"] == 1
+
+
+def test_a_mapped_column_that_no_row_has_is_an_error(tmp_path):
+    rows = [{**INTEL, "sistem_prompt": "s"}]
+    outcome = convert(tmp_path, rows, "intel", columns={"system": "system_prompt"})
+    assert isinstance(outcome.error, ColumnMismatchError)
+    assert "did you mean 'sistem_prompt'?" in str(outcome.error)
+    outcome = convert(tmp_path, rows, "intel", columns={"system": "sistem_prompt"})
+    assert outcome.report["rows_written"] == 1
+
+
+def test_a_mapped_column_may_begin_after_the_first_rows(tmp_path):
+    rows = [INTEL] * 400 + [{**INTEL, "late": "s"}]
+    outcome = convert(tmp_path, rows, "intel", columns={"system": "late"})
+    assert outcome.report["rows_written"] == 401
+
+
 def test_a_column_that_starts_late_in_the_first_block_is_missing_before_and_there_after(tmp_path):
     rows = [without(INTEL, "chosen")] * 400 + [INTEL]
     outcome = convert(tmp_path, rows, "intel")

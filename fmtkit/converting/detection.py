@@ -479,7 +479,7 @@ def choose(
     fits = sorted(found, key=order)
     best = fits[0]
     if best.missing:
-        raise ColumnMismatchError(_mismatch(name, best, sample, source))
+        raise ColumnMismatchError(_mismatch(name, best, sample, source, mapping, options or {}))
     rivals = [
         f
         for f in fits[1:]
@@ -518,21 +518,48 @@ def _within(converter: Converter, mapping: Mapping[str, str]) -> dict[str, str]:
     return {name: path for name, path in mapping.items() if name in converter.columns}
 
 
-def _mismatch(name: str, best: Fit, sample: Sequence[Row], source: str) -> str:
+def _mismatch(
+    name: str,
+    best: Fit,
+    sample: Sequence[Row],
+    source: str,
+    mapping: Mapping[str, str] = {},
+    options: Mapping[str, Any] = {},
+) -> str:
     there = sorted({key for row in sample for key in row})
+    given = {n: f"--option field_{n}={path}" for n, path in mapping.items()}
+    given |= {n: f"--map {n}={p}" for n, p in mapping.items() if options.get(f"field_{n}") != p}
     hints = []
-    for column in best.missing:
-        near = [match for part in column.split(" or ") if (match := near_match(part, there))]
-        hints.append(
-            f"{column} (near: {near[0]}; map it with --map {column.split(' or ')[0]}={near[0]})"
-            if near
-            else column
-        )
+    for missing in best.missing:
+        advice = _advice(missing, best.converter, sample, mapping, given)
+        hints.append(f"{missing} ({advice})" if advice else missing)
     fitting = _distinct(found.converter.name for found in detect(sample))[:4]
     fits = f"; types that fit: {', '.join(fitting)}" if fitting else ""
     columns = ", ".join(there) or "none"
     needed = f"column{'s' * (len(hints) != 1)} {', '.join(hints)}"
     return f"{source}: type {name} needs {needed}; the columns are {columns}{fits}"
+
+
+def _advice(
+    missing: str,
+    converter: Converter,
+    sample: Sequence[Row],
+    mapping: Mapping[str, str],
+    given: Mapping[str, str],
+) -> str:
+    """Return how a parameter gets the column that it lacks: a wrong mapping left out, or a near name.
+
+    `missing` are its paths as the user wrote them; `given` says for a mapped parameter by which flag.
+    """
+    paths = {path: n for n in converter.columns if (path := mapping.get(n, converter.path(n)))}
+    lacking = [(path, paths.get(path, path)) for path in missing.split(" or ")]
+    for _, parameter in lacking:
+        own = converter.path(parameter)
+        if parameter in given and any(_has(row, tuple(own.split("."))) for row in sample):
+            return f"column {own} is there: leave out {given[parameter]}"
+    there = sorted({key for row in sample for key in row})
+    near = ((near_match(path, there), parameter) for path, parameter in lacking)
+    return next((f"near: {n}; map it with --map {p}={n}" for n, p in near if n), "")
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

@@ -48,7 +48,7 @@ from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
-from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError
+from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError, near_match
 from fmtkit.core.tables import (
     TABLES,
     Preference,
@@ -241,6 +241,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     converter = converters[0]
     written = _written_columns(name, converter, resolved[0], table, settings)
     check_ignored(settings, converters, resolved, samples)
+    _check_mapped(settings, converters, sources, samples)
     found = _open_columns(converters, resolved, samples, settings)
     kept = find_kept(sources, converters, resolved, settings.keep, written, engine)
     plans: list[ReadPlan] = []
@@ -521,6 +522,30 @@ def _converter(
         block = source.first_block()
         # A column may begin after the sample; it is missing only if the whole block has none.
         return choose(sample if block is None else _sound_rows(block))
+
+
+def _check_mapped(
+    settings: RowOptions,
+    converters: Sequence[Converter],
+    sources: Sequence[AnySource],
+    samples: Sequence[Sequence[Row]],
+) -> None:
+    """Raise ColumnMismatchError where --map reads a column that no source has.
+
+    Rows of JSON may have a column only later: there it must be like one that they have, and misspelt.
+    """
+    seen = dict.fromkeys(name for sample in samples for row in sample for name in row)
+    for name, path in settings.columns.items():
+        top = path.partition(".")[0]
+        if not seen or top in seen or any(path == c.path(name) for c in converters):
+            continue
+        near = near_match(top, seen)
+        blocks = [source.first_block() for source in sources]
+        if any(top in row for block in blocks if block for row in _sound_rows(block)):
+            continue
+        if near or all(source.schema is not None for source in sources):
+            hint = f"did you mean {near!r}?" if near else f"the columns are {', '.join(seen)}"
+            raise ColumnMismatchError(f"--map {name}={path}: no row has column {top}; {hint}")
 
 
 def _paths(settings: RowOptions) -> dict[str, str]:
