@@ -1,6 +1,7 @@
 """A plan reads the first rows of each local dataset: what fails in all of them fails in the plan."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -142,3 +143,20 @@ def test_a_tokenizer_that_is_missing_is_one_problem(tmp_path):
 def test_without_the_model_the_columns_are_still_checked(tmp_path):
     path = lines(tmp_path / "rows.jsonl", [{"chat": CHAT}])
     assert "needs column messages" in refused("nobody/nothing", path)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [("", "has no chat template; set chat_template"), ("{", "tokenizer.json cannot be read")],
+)
+def test_what_the_tokenizer_lacks_is_one_problem_however_many_datasets_meet_it(
+    model, tmp_path, count, broken, words
+):
+    folder = shutil.copytree(model, tmp_path / "model")
+    if broken:
+        (folder / "tokenizer.json").write_text(broken, encoding="utf-8")
+    path = lines(tmp_path / "rows.jsonl", [{"messages": CHAT}] * 8)
+    entry = {"path": path, "type": "ebft_strided_chat.transform"}
+    keys = {"rl": "ebft", "ebft": {"mode": "strided"}, "chat_template": None}
+    assert words in refused(str(folder), path, datasets=[entry] * count, **keys)
