@@ -399,11 +399,45 @@ def test_a_plan_is_grouped_by_what_was_set_what_follows_and_what_is_checked_late
     plan = train(run_of(tmp_path, learning_rate=1e-3), dry_run=True).plan
     groups = plan.groups()
     assert list(groups)[1:4] == ["set by you", "follows from it", "checked later"]
-    given = {setting.origin for setting in plan.config.settings.values()}
-    assert all(origin.partition(".")[0] in given for *_, origin in groups["set by you"])
-    assert not [line for line in groups["follows from it"] if line[2] in given]
+    assert all(origin.startswith("key ") for *_, origin in groups["set by you"])
+    assert ("trainer: learning_rate", "0.001", "key learning_rate") in groups["set by you"]
     assert groups["checked later"] == [
         ("check", "when the rows are converted", "there are rows to train on")
     ]
     assert "no rows" not in str(plan)
     assert plan.lines() == [line for lines in groups.values() for line in lines]
+
+
+def test_every_key_that_was_set_is_listed_once_also_one_that_fmtkit_itself_honours(tmp_path):
+    keys = {
+        "val_set_size": 2,
+        "split_by": "rows",
+        "seed": 3,
+        "shuffle_merged_datasets": False,
+        "saves_per_epoch": 2,
+        "save_strategy": None,
+        "early_stopping_patience": 2,
+        "adapter": "lora",
+        "lora_r": 4,
+        "lora_target_linear": True,
+        "lora_target_modules": ["q_proj"],
+        "trainer_args": {"warmup_steps": 1, "neftune_noise_alpha": 5},
+        "special_tokens": {"pad_token": "<|im_end|>"},
+        "flash_attention": False,
+        "hub_model_id": "me/mine",
+    }
+    raw = run_of(tmp_path, **keys)
+    raw["datasets"] = [{**raw["datasets"][0], "split": "train[:90%]"}]
+    plan = planning.plan(raw)
+    listed = [origin.removeprefix("key ") for *_, origin in plan.groups()["set by you"]]
+    given = {name for name, value in raw.items() if value is not None}
+    parts = {"trainer_args.warmup_steps", "trainer_args.neftune_noise_alpha"}
+    assert sorted(listed) == sorted(
+        given - {"datasets", "trainer_args"} | parts | {"datasets.0.split"}
+    )
+    follows = {name for name, *_ in plan.groups()["follows from it"]}
+    assert {
+        "trainer: save_steps",
+        "trainer: metric_for_best_model",
+        "peft: target_modules",
+    } <= follows

@@ -13,6 +13,8 @@ from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
+from fmtkit.training.config.key import Key
+from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED, Problem, Problems
 from fmtkit.training.planning import checklist, dataset_entries, idle, refusals
 from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
@@ -142,9 +144,7 @@ class Plan:
             for group, named in (arguments.items() if isinstance(arguments, Mapping) else ())
             for name, a in named.items()
         ]
-        origins = tuple(setting.origin for setting in self.config.settings.values())
-        # Parts of a mapping have its origin and their own name behind it.
-        was_set = [line for line in values if line[2].startswith(origins)]
+        was_set = self._set_keys(values)
         launch = ("launch", self.launch.profile, " ".join(self.launch.command))
         later = [("check", _LATER.get(needs, needs), about) for _, needs, about in self.waiting]
         groups = {
@@ -166,7 +166,41 @@ class Plan:
             if lines
         }
 
+    def _set_keys(self, values: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+        """Return a line for each key that was set: the argument that it is, or its own value.
 
+        What else follows from a key has its origin too, but is no value that was written.
+        """
+        found: list[tuple[str, str, str]] = []
+        for name, setting in self.config.settings.items():
+            key = find_key(name)
+            # Parts of a mapping have its origin and their own name behind it.
+            own = [
+                line
+                for line in values
+                if line[2] == setting.origin or line[2].startswith(f"{setting.origin}.")
+                if key is not None and _is_argument(key, line[0].partition(": ")[2])
+            ]
+            parts = setting.value if key is not None and key.target == "*" else {}
+            is_whole = not isinstance(parts, Mapping) or len(own) >= len(parts)
+            found += own if own and is_whole else [(name, _short(setting.value), setting.origin)]
+        for kind in ("datasets", "test_datasets"):
+            found += [
+                (f"{kind}.{number}.{name}", _short(value), f"key {kind}.{number}.{name}")
+                for number, entry in enumerate(getattr(self.config, kind))
+                for name, value in entry.items()
+                if name not in _SHOWN_BY_DATASET and value is not None
+            ]
+        return found
+
+
+def _is_argument(key: Key, name: str) -> bool:
+    """Return whether a key is this argument, or passes it on; not whether it only follows from it."""
+    return key.to != "fmtkit" and (key.target == "*" or key.target.partition(".")[0] == name)
+
+
+_SHOWN_BY_DATASET = frozenset({"path", "type"})
+"""Keys of a dataset that its own line shows."""
 _LATER: Mapping[str, str] = {
     "servers": "when the servers are asked",
     "data": "when the rows are converted",
