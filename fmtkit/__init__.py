@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit import former_names
+from fmtkit.core import forks  # noqa: F401 - it has to know of a fork before it happens
 
 if TYPE_CHECKING:
     from fmtkit.converting.replay import replay

@@ -1,6 +1,7 @@
 """Conversion as a whole: sources in, files out, and the report that accounts for every row."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -37,6 +38,7 @@ from fmtkit.core.errors import (
     ResumeError,
     WriteError,
 )
+from fmtkit.core.forks import refuse_lost_threads, refuse_other_process
 from fmtkit.core.storage import ObjectPath
 from fmtkit.formats import registry
 from fmtkit.sources.opening import Source, open_sources
@@ -165,6 +167,8 @@ class RowStream:
         self.ledger, self.progress = Ledger(), Progress()
 
     def __iter__(self) -> Iterator[Piece]:
+        refuse_lost_threads()
+        process = os.getpid()
         with closing(stream(self.job)) as pieces:
             for piece in pieces:
                 self.ledger.add(piece, skipped=self.options.on_error == "skip")
@@ -175,6 +179,7 @@ class RowStream:
                     raise LimitError(reason)
                 self.report_progress()
                 yield piece
+                refuse_other_process(process)
         self.ledger.check()
 
     def report_progress(self) -> None:

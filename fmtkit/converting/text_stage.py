@@ -14,6 +14,7 @@ from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
+from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.tables import (
     DIALOG_COLUMNS,
     TEXT_NAMES,
@@ -531,6 +532,7 @@ def render_table(
 
     `cuts` says by row which contents came in parts.
     """
+    refuse_lost_threads()
     columns = {name: table.column(name) for name in table.schema.names}
     texts, made = _texts(columns, template, cuts)
     warnings = Counter({code: len(rows) for code, rows in made.warnings.items()})

@@ -8,6 +8,7 @@ FmtkitError                      exit 2  base of every error that fmtkit raises 
   TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it
   DependencyError (ImportError)          a package is missing or of a version that does not work
   OutputExistsError (FileExistsError)    the output exists already
+  ForkedError (RuntimeError)             a forked process lacks the threads that read
   ResumeError (ValueError)               a run cannot be resumed, since something changed
   LimitError (ValueError)        exit 1  more bad rows than --max-errors or --on-error allows
   SourceError (OSError)          exit 3  a source cannot be read
@@ -81,6 +82,10 @@ class TokenizerError(FmtkitError, ValueError):
 
 class DependencyError(FmtkitError, ImportError):
     """A package is missing; the message has the command that installs it."""
+
+
+class ForkedError(FmtkitError, RuntimeError):
+    """A process was forked from one that has read already; the message says how to start it instead."""
 
 
 class OutputExistsError(FmtkitError, FileExistsError):

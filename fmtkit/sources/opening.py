@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.options import refuse_empty
 from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
 from fmtkit.sources.compression import head_of_text
@@ -139,7 +140,9 @@ def open_sources(
         SourceError: An argument cannot be read.
         OptionError: A split or a `ds_type` is not known, or the delimiter is not a character.
         DependencyError: A package is missing that the argument needs.
+        ForkedError: This process was forked from one that has read.
     """
+    refuse_lost_threads()
     if ds_type is not None and ds_type not in DS_TYPES:
         raise OptionError(f"ds_type {ds_type!r} is not known; it is one of {', '.join(DS_TYPES)}")
     selection = Selection(split, name, data_files, revision)
