@@ -37,7 +37,9 @@ def test_no_guess_of_the_given_layouts_is_wrong_while_sure_and_most_right_ones_s
     converted = [
         result
         for result in results
-        if result["verdict"] == "right" and result["kind"] == "convert" and not result.get("refused")
+        if result["verdict"] == "right"
+        and result["kind"] == "convert"
+        and not result.get("refused")
     ]
     trusted = sum(result["certainty"] in ("sure", "likely") for result in converted)
     numbers = f"{dict(verdicts)}; sure or likely: {trusted} of {len(converted)} converted right"

@@ -137,3 +137,35 @@ def test_convert_counts_an_open_column_unless_it_is_ignored(tmp_path, capsys):
     assert (json.loads(done.out)["unread_columns"], json.loads(done.out)["warnings"]) == ({}, {})
     wrong = runs.fmtkit(capsys, *argv, str(tmp_path / "c.jsonl"), "--ignore", "thumb")
     assert (wrong.code, "did you mean 'thumbs'" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["ground_truth", "gold", "参考答案"])
+def test_messages_to_which_nobody_replies_are_prompts(tmp_path, capsys, name):
+    asked = [[{"role": "user", "content": text}] for text in ASKED]
+    sample = [
+        {"messages": held, name: said, "id": f"k{i}"}
+        for i, (held, said) in enumerate(zip(asked, SAID, strict=True))
+    ]
+    fits = detection.detect(sample)
+    assert (fits[0].converter.table, detection.certainty(fits)) == ("Prompt", "unsure")
+    path = tmp_path / "asked.jsonl"
+    pl.DataFrame(sample).write_ndjson(path)
+    survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    assert "nothing was found" not in survey["verdict"]["text"]
+    words = [*shlex.split(survey["command"])[1:-1], str(tmp_path / "out.jsonl"), "--as", "messages"]
+    assert runs.fmtkit(capsys, *words).code == 0
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert first["prompt"] == asked[0]
+    assert SAID[0] in first.values()
+
+
+@pytest.mark.parametrize("beside", ["reference", "category"])
+@pytest.mark.parametrize("turns", ["turns", "tours"])
+def test_two_prompts_in_a_list_are_never_sure_nor_without_a_word(tmp_path, capsys, turns, beside):
+    held = [[asked, "Now rewrite it for a child."] for asked in ASKED]
+    sample = [{turns: two, beside: SAID[i]} for i, two in enumerate(held)]
+    path = tmp_path / "asked.jsonl"
+    pl.DataFrame(sample).write_ndjson(path)
+    survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    assert survey["certainty"] in (None, "unsure")
+    assert "nothing was found" not in survey["verdict"]["text"]

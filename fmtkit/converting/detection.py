@@ -274,6 +274,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if tables is None or table_for(converter.table, tables)
     ]
     tried = (fit(c, whole if c.rows_by else sample) for c in asked)
+    tried = (_as_prompts(found, sample) for found in tried)
     there = [found for found in tried if found.sound > 0 and not found.missing]
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
@@ -284,6 +285,20 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         # That a file has text does not tell what it is.
         there = _plain_text(sample) if tables is None or "Conversation" in tables else []
     return _with_open(sorted(there, key=Fit.rank), whole)
+
+
+def _as_prompts(found: Fit, sample: Sequence[Row]) -> Fit:
+    """Return the fit that reads messages to which nobody replies as prompts; any other fit as it is."""
+    made = found.converter
+    if made.name != "passthrough" or made.table != "Conversation" or "messages" not in made.takes:
+        return found
+    held = (row.get("messages") for row in sample)
+    turns = (turn for value in held if isinstance(value, list) for turn in value)
+    said = [turn.get("role") for turn in turns if isinstance(turn, Mapping)]
+    if not said or found.missing or "assistant" in said:
+        return found
+    (prompts,) = (c for c in registry.named(made.name) if c.table == "Prompt" and not c.text)
+    return fit(prompts, sample, {"prompt": "messages"})
 
 
 def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:

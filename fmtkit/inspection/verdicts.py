@@ -49,11 +49,14 @@ def judge(
         return Verdict("error", text)
     converted = ledger.get("converted", 0)
     missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]
-    parts = [unread, _rows(converted, rows_read, missing), _findings(severities, bool(missing))]
+    is_guess = certainty == "unsure"
+    # Of rows that may have been read wrongly it says nothing that nothing was found.
+    found_in_words = _findings(severities, is_silent=bool(missing) or is_guess)
+    parts = [unread, _rows(converted, rows_read, missing), found_in_words]
     found = [*severities]
     if ledger.get("quarantined") or not converted:
         found.append("error")
-    if certainty == "unsure":
+    if is_guess:
         parts.append("the type is a guess")
         found.append("warning")
     worst = next((severity for severity in SEVERITIES if severity in found), FINE)
@@ -72,8 +75,8 @@ def _rows(converted: int, read: int, missing: Sequence[str]) -> str:
     return f"{of} {verb} ({', '.join(missing)})"
 
 
-def _findings(severities: Sequence[str], has_missing: bool) -> str:
+def _findings(severities: Sequence[str], *, is_silent: bool) -> str:
     if not severities:
-        return "" if has_missing else "nothing was found"
+        return "" if is_silent else "nothing was found"
     counts = Counter(severities)
     return ", ".join(counted(counts[name], name) for name in SEVERITIES if counts[name])
