@@ -169,3 +169,17 @@ def test_two_prompts_in_a_list_are_never_sure_nor_without_a_word(tmp_path, capsy
     survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
     assert survey["certainty"] in (None, "unsure")
     assert "nothing was found" not in survey["verdict"]["text"]
+
+
+@pytest.mark.parametrize(
+    "held", [["up", "down", "up"], [5, 1, 4], ["gut", "schlecht", "gut"]], ids=str
+)
+def test_convert_without_a_type_prints_every_command_that_inspect_prints(tmp_path, capsys, held):
+    path = tmp_path / "rows.jsonl"
+    pl.DataFrame(rows(thumbs=held)).write_ndjson(path)
+    survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    asked = runs.fmtkit(capsys, "convert", str(path), "-o", str(tmp_path / "out.jsonl"))
+    assert (asked.code, asked.err.count("\n")) == (2, 1)
+    assert len(survey["readings"]) == 3
+    for one in survey["readings"]:
+        assert f"; or with {one['meaning']}: {one['command']}" in asked.err

@@ -40,12 +40,12 @@ from fmtkit.converting.reading import ReadPlan
 from fmtkit.converting.rendered_texts import check_unrendered, report_of_file
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
-from fmtkit.converting.suggestions import untyped
 from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_turns import CarriedKind, watched
+from fmtkit.converting.untyped_sources import untyped
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
 from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError, near_match

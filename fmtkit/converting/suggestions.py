@@ -1,4 +1,4 @@
-"""Suggestions: what to do with sources without a named type, as a command that was tried on their rows."""
+"""Suggestions: commands that convert sources as a fit reads them, and words for rows that no type fits."""
 
 import shlex
 from collections.abc import Sequence
@@ -6,12 +6,10 @@ from pathlib import Path, PurePosixPath
 
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row, is_media
-from fmtkit.converting.detection import Fit, certainty
+from fmtkit.converting.detection import Fit
 from fmtkit.converting.near_misses import is_message
 from fmtkit.core import runner
 from fmtkit.core.errors import ColumnMismatchError, OptionError
-
-RIVALS = 3
 
 
 def convert_command(
@@ -39,41 +37,6 @@ def convert_command(
     return shlex.join([*words, "-o", output_for(paths)])
 
 
-def untyped(
-    paths: Sequence[str],
-    samples: Sequence[Sequence[Row]],
-    method: str | None,
-    delimiter: str | None,
-) -> str:
-    """Return one line on what sources look like, how certain that is, and how to convert them."""
-    sample = next((rows for rows in samples if rows), ())
-    fits = detection.detect(sample, method)
-    advice = "`fmtkit inspect SOURCE` shows what it holds"
-    looks = (detection.detect(rows, method)[:1] for rows in samples if rows)
-    named = dict.fromkeys(_named(found) for best in looks for found in best)
-    if len(named) > 1:
-        return f"--type is missing, and the sources differ ({', '.join(named)}): one at a time"
-    if not fits:
-        return f"--type is missing, and {unfitting(paths, sample)}; {advice}"
-    mixed = detection.layouts(sample, fits)
-    if mixed:
-        both = ", ".join(f"{_named(found)} {share:.0%}" for found, share in mixed)
-        return (
-            f"--type is missing, and the rows are of two layouts ({both}): split them, or name one with "
-            "--type, and the rows of the other are quarantined"
-        )
-    best = fits[0]
-    command = convert_command(paths, best, sample, delimiter=delimiter)
-    message = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
-    others = _rivals(fits)
-    also = f"; or {', '.join(others)}" if others else ""
-    if command is None:
-        return f"{message}{also}; {advice}"
-    names = ",".join(one.name for one in best.open)
-    more = f"; `fmtkit inspect` prints commands that read {names}, or add --ignore" if names else ""
-    return f"{message}{also}: {command}{more}"
-
-
 def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:
     """Describe rows that no type fits, and how to convert them."""
     if not sample:
@@ -98,16 +61,6 @@ def unfitting(paths: Sequence[str], sample: Sequence[Row]) -> str:
         f"a question and its answer (`{shlex.join(words)}`), or read them by a converter of your own "
         "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
     )
-
-
-def _rivals(fits: Sequence[Fit]) -> list[str]:
-    made = fits[0].converter.makes
-    names = (_named(f) for f in fits[1:] if f.is_good and f.converter.makes is not made)
-    return list(dict.fromkeys(names))[:RIVALS]
-
-
-def _named(found: Fit) -> str:
-    return f"{found.converter.name} -> {found.converter.table}"
 
 
 def methods_for(table: str) -> tuple[str, ...]:
