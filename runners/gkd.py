@@ -1,6 +1,17 @@
 """Generalised knowledge distillation: https://arxiv.org/abs/2306.13649."""
 
-from fmtkit.core.runner import Runner
+from fmtkit.core.runner import Runner, Settings
+
+
+def _packing(config: Settings) -> str | None:
+    for key in ("sample_packing", "padding_free", "dpo_padding_free"):
+        if config.is_true(key):
+            return (
+                f"{key}: gkd's own collator pads its rows, and TRL refuses another one with rows that "
+                "need no padding; leave it out"
+            )
+    return None
+
 
 RUNNER = Runner(
     method="gkd",
@@ -11,4 +22,5 @@ RUNNER = Runner(
     needs=frozenset({"teacher"}),
     mask="teacher",
     whole_dialogs=True,
+    refusals={"gkd_packing": _packing},
 )

@@ -14,6 +14,8 @@ _OURS = Runner(
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
     features=frozenset({"max_failed_share"}),
+    # It inherits transformers' evaluation step, which gives the model prompts as if they were its inputs.
+    evaluates=False,
     build="fmtkit.training.rl.grpo.build:build_online_dpo",
 )
 

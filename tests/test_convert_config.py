@@ -14,7 +14,6 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.training.data import datasets
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run.run import template_text
 
 LONG = " ".join(["why"] * 300)
 CHAT = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
@@ -64,7 +63,7 @@ def config(tmp_path, model):
 def trained(config: Path):
     """Return the rows that a run of the config would train on, as they are converted for it."""
     made = planning.plan(str(config))
-    [source], _ = datasets.prepare(made, template_text(made))
+    [source], _ = datasets.prepare(made, made.template_text())
     return pq.read_table(list(source.files))
 
 
@@ -97,7 +96,7 @@ def test_a_template_in_the_config_is_found_as_text_and_as_a_file(config, tmp_pat
     found = converted(file, tmp_path / "out.parquet")
     assert found.column("prompt")[0].as_py() == "<user>" + INTEL["question"]
     assert found.num_rows == trained(file).num_rows
-    assert template_text(planning.plan(str(file))) == TEMPLATE
+    assert planning.plan(str(file)).template_text() == TEMPLATE
 
 
 def test_a_jinja_template_without_a_text_is_one_line(config, tmp_path, capsys, monkeypatch):
@@ -122,7 +121,7 @@ def test_a_share_for_validation_is_split_off_in_a_folder(config, tmp_path):
     file = config("dpo", rows, val_set_size=10)
     convert_config(file, [], tmp_path / "out", ConvertOptions())
     made = planning.plan(str(file))
-    datasets.prepare(made, template_text(made))
+    datasets.prepare(made, made.template_text())
     for split in ("train", "validation"):
         [own] = (tmp_path / "out" / "data").glob(f"{split}-*")
         [theirs] = (tmp_path / "run" / "data" / "00" / "data").glob(f"{split}-*")

@@ -188,7 +188,7 @@ def prepared(folder: Path, model: str, method: str, *sources: list[dict]):
     plan = planning.plan({**keys, **method_keys, **teacher})
     plan = prerendered.settled(plan, with_hub=False)
     tiny.check(plan)
-    template = run.template_text(plan)
+    template = plan.template_text()
     plan.run.mkdir()
     work = run.job_of(plan, *datasets.prepare(plan, template), template)
     parts = build.parts_of(work, [])

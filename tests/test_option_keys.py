@@ -23,7 +23,6 @@ from fmtkit.training.config.keys import OF_DATASET
 from fmtkit.training.data import datasets
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run.run import template_text
 from fmtkit.training.train_options import TrainOptions
 
 OPTIONS = ConvertOptions.declared()
@@ -155,7 +154,7 @@ def converted(file: Path, **typed: object) -> dict[str, Any]:
 def trained(file: Path) -> dict[str, Any]:
     def act() -> None:
         made = planning.plan(str(file))
-        datasets.prepare(made, template_text(made))
+        datasets.prepare(made, made.template_text())
 
     return outcome(act, file.parent / "run" / "data" / "00")
 

@@ -327,13 +327,13 @@ def test_a_dry_run_tells_all_problems_of_the_files_at_once(tmp_path):
 def test_a_plan_names_the_checks_that_wait_for_the_data(tmp_path):
     waiting = train(run_of(tmp_path), dry_run=True).plan.waiting
     assert [code for code, *_ in waiting] == ["no_rows"]
-    raw = run_of(tmp_path, rl="kto")
+    raw = run_of(tmp_path, rl="kto", micro_batch_size=2)
     plan = train(raw, dry_run=True).plan
     assert [code for code, *_ in plan.waiting] == ["no_rows", "labels"]
     assert "when the rows are converted" in str(plan)
     assert plan.to_json()["waiting"][1]["check"] == "labels"
-    with pytest.raises(OptionError, match=r"fewer than a batch of 9 \[labels\]"):
-        train({**raw, "micro_batch_size": 9}, prepare=True)
+    with pytest.raises(OptionError, match=r"fewer than one batch of 9, .* \[full_batch\]"):
+        train({**raw, "micro_batch_size": 9}, dry_run=True)
 
 
 def test_every_check_that_is_run_is_in_the_list_with_what_it_needs():

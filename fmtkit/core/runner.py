@@ -181,6 +181,8 @@ class Runner:
     """Whether the trainer itself demands a device."""
     resumes: bool = True
     """Whether its trainer can continue from a checkpoint."""
+    evaluates: bool = True
+    """Whether its trainer can evaluate on rows."""
     variant_key: str = ""
     """A key on which the method's nature depends."""
     variants: Mapping[str, "Runner"] = field(default_factory=dict)

@@ -16,7 +16,6 @@ from fmtkit.training.data import datasets
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.run import run
 from fmtkit.training.run.job import Job
-from fmtkit.training.run.run import template_text
 
 _FORMS: Mapping[str, Form] = {
     "Conversation": "tokens",
@@ -69,7 +68,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
     from fmtkit.training.run.build import load_tokenizer
 
     plan = replace(plan, run=folder, test_datasets=())
-    text = template_text(plan)
+    text = plan.template_text()
     train, evaluation = datasets.prepare(plan, text)
     work = run.job_of(plan, train, evaluation, text)
     loaded = load_tokenizer(work)

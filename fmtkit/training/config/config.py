@@ -56,9 +56,15 @@ class Config:
     """Problems of keys that were left out of `settings`, if `load` did not raise them."""
 
     def get(self, name: str) -> object:
-        """Return a key's value, or None where it is unset."""
+        """Return a key's value, or None where it is unset; `trainer_args` may have set its argument."""
         setting = self.settings.get(name)
-        return None if setting is None else setting.value
+        if setting is not None:
+            return setting.value
+        passed = self.settings.get("trainer_args")
+        if passed is None or not isinstance(passed.value, Mapping):
+            return None
+        argument = keys.argument_of(name)
+        return None if argument is None else passed.value.get(argument)
 
     def text(self, name: str) -> str | None:
         """Return a key's value as text, or None where it is unset."""

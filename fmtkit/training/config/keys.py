@@ -184,6 +184,15 @@ def find_key(name: str) -> Key | None:
     return declared if declared is not None else _argument_keys().get(name)
 
 
+def argument_of(name: str) -> str | None:
+    """Return the trainer's argument that a key is, if no key of that very name is: None for others."""
+    key = find_key(name)
+    if key is None or key.to != "trainer" or key.target == "*":
+        return None
+    is_own = key.target == name.rpartition(".")[2] or find_key(key.target) is None
+    return key.target if is_own else None
+
+
 def check(name: str) -> None:
     """Raise UnknownNameError for a name that is neither a key, nor an alias, nor an argument."""
     if name not in aliases() and find_key(name) is None:

@@ -12,6 +12,7 @@ _SAID_BY: dict[str, frozenset[str]] = {
     "conflict": frozenset({"batch_size", "loss_type", "two_schedules", "precision"}),
     "argument": frozenset({"two_schedules"}),
     "template": frozenset({"two_templates"}),
+    "padding_free": frozenset({"gkd_packing"}),
     "trainer_rule": frozenset(
         {
             "argument",

@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmtkit.columns.kinds import ROLES, SHAREGPT_ROLES
 from fmtkit.converting.bound_column import Row
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.progress_bar import Watch
@@ -27,13 +26,13 @@ from fmtkit.formats import registry
 from fmtkit.sources.paths import local_files
 from fmtkit.sources.picked import Picked
 from fmtkit.sources.splits import check_file
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.enough_rows import convert_first
-from fmtkit.training.planning.dataset_entries import plugin_files, template_source
+from fmtkit.training.planning.dataset_entries import plugin_files, template_source, turn_rule
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 from fmtkit.training.planning.resolve import length_policy
@@ -243,25 +242,6 @@ def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
     """Return which turns of a dataset are trained on; None for every reply with its end."""
     rule = turn_rule(config, dataset.entry)
     return None if rule == USUAL_TURNS else rule.as_dict()
-
-
-def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
-    """Read `roles_to_train` and `train_on_eos` of a dataset's entry, or of the run.
-
-    Roles may be the source's own names: `roles` of the entry maps them, and ShareGPT's are known.
-    """
-    roles, ends = (
-        entry[name] if name in entry else config.get(name)
-        for name in ("roles_to_train", "train_on_eos")
-    )
-    ends = entry.get("train_on_eot", ends)
-    mapping = entry.get("roles")
-    names = dict(SHAREGPT_ROLES | ROLES)
-    for canonical, aliases in mapping.items() if isinstance(mapping, Mapping) else ():
-        names |= dict.fromkeys([aliases] if isinstance(aliases, str) else aliases, str(canonical))
-    known = ["assistant"] if roles is None else roles if isinstance(roles, list) else [roles]
-    chosen = tuple(dict.fromkeys(names.get(str(role), str(role)) for role in known))
-    return TurnRule(chosen, "turn" if ends is None else str(ends))  # type: ignore[arg-type]
 
 
 def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:

@@ -13,8 +13,8 @@ from fmtkit.inspection.inspection import Inspection, run
 from fmtkit.inspection.masks import Masking
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import slice_of
-from fmtkit.training.data.datasets import options_of, specs_of, turn_rule
-from fmtkit.training.planning.dataset_entries import template_source
+from fmtkit.training.data.datasets import options_of, specs_of
+from fmtkit.training.planning.dataset_entries import template_source, turn_rule
 from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
 from fmtkit.training.planning.prerendered import settled
 from fmtkit.training.run.job import WITHOUT

@@ -15,7 +15,10 @@ from fmtkit.training.planning import (
     dataset_entries,
     first_rows,
     refusals,
+    schedules,
+    trainable,
     trainer_rules,
+    weight_names,
 )
 from fmtkit.training.planning.check import (
     Check,
@@ -69,6 +72,12 @@ ARGUMENTS: tuple[Check[Subject], ...] = (
         checks.find_cpu_only,
     ),
     Check("tracker", "config", "an unknown tracker in `report_to`", refusals.check_trackers),
+    Check(
+        "schedule",
+        "config",
+        "a learning-rate schedule without a setting that it needs, or with one that it does not have",
+        schedules.check,
+    ),
     Check(
         "trainer_rule",
         "config",
@@ -131,6 +140,12 @@ RUN: tuple[Check[Run], ...] = (
     Check("head", "files", "a model with a head for a different task", checks.find_head),
     Check("weights", "files", "weight files that are truncated or missing", checks.find_weights),
     Check(
+        "module_names",
+        "files",
+        "keys that name modules or weights which a local model does not have",
+        weight_names.find,
+    ),
+    Check(
         "tokenizer",
         "files",
         "tokenizers without a padding token, a chat template or a token that the config names, or with "
@@ -147,7 +162,31 @@ RUN: tuple[Check[Run], ...] = (
         "held_out",
         "files",
         "a `val_set_size` that leaves no row to train on",
-        first_rows.find_held_out,
+        trainable.find_held_out,
+    ),
+    Check(
+        "full_batch",
+        "files",
+        "fewer rows than one batch, where only full ones are trained on",
+        trainable.find_no_batch,
+    ),
+    Check(
+        "one_label",
+        "files",
+        "labels that are all the same, in the rows of small datasets",
+        trainable.find_one_label,
+    ),
+    Check(
+        "untrained",
+        "files",
+        "small datasets of which no message is trained on",
+        trainable.find_untrained,
+    ),
+    Check(
+        "turnless",
+        "files",
+        "`assistant_only_loss` for rows of text",
+        trainable.find_turnless,
     ),
     Check(
         "user_code",

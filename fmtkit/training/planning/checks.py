@@ -173,6 +173,10 @@ def _needing_cuda(config: Config, resolution: Resolution, launching: Launch) -> 
         return "quantized weights need"
     if _is_loftq(config, resolution):
         return "peft.loftq_config: LoftQ needs"
+    attention = resolution.model.get("attn_implementation")
+    if attention is not None and attention.value == "flex_attention":
+        # It has no backward pass on a CPU.
+        return "attn_implementation: flex_attention needs"
     return f"launching by {launching.profile} needs" if launching.needs_cuda else None
 
 
@@ -518,6 +522,12 @@ def _check_tokenizer(plan: "Plan", name: str) -> None:
         )
 
 
+def one_label(method: str, *, is_true: bool) -> str:
+    """Return what is said of rows whose labels are all the same."""
+    only = "true" if is_true else "false"
+    return f"{method}: every label is {only}; it learns from the difference, and needs both"
+
+
 def find_labels(run: Run) -> Iterator[str]:
     """Yield what is wrong with the labels of all rows."""
     import pyarrow.compute as pc
@@ -531,8 +541,7 @@ def find_labels(run: Run) -> Iterator[str]:
     if not desirable + undesirable:
         return
     if not desirable or not undesirable:
-        only = "true" if desirable else "false"
-        yield f"{plan.method}: every label is {only}; it learns from the difference, and needs both"
+        yield one_label(plan.method, is_true=bool(desirable))
     batch = plan.resolution.trainer.get("per_device_train_batch_size")
     size = batch.value if batch is not None and isinstance(batch.value, int) else 0
     if plan.runner.whole_batch and desirable + undesirable < size:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fmtkit.columns.documents import Continuation
-from fmtkit.columns.kinds import FLAGS
+from fmtkit.columns.kinds import FLAGS, ROLES, SHAREGPT_ROLES
 from fmtkit.columns.text_formats import PLACEHOLDERS, parse_format
 from fmtkit.converting import type_options, typenames
 from fmtkit.converting.user_functions import find_function
@@ -21,6 +21,7 @@ from fmtkit.core.tables import Stepwise, Tokens, table_for
 from fmtkit.formats import registry
 from fmtkit.rendering import template_sources
 from fmtkit.sources.paths import local_files
+from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
@@ -305,6 +306,18 @@ def template_source(config: Config, template: tuple[str, str]) -> str:
     return source
 
 
+def template_text(config: Config, template: tuple[str, str]) -> str | None:
+    """Return the text of the run's chat template; None for the tokenizer's own."""
+    name, origin = template
+    if name in {TOKENIZER_DEFAULT, WITHOUT}:
+        return None
+    named_by_type = origin.startswith("type ")
+    find = template_sources.find_family if named_by_type else template_sources.find_model_template
+    found = find(template_source(config, template))
+    # The training variant marks the replies, and keeps earlier turns as they were.
+    return found.training or found.source
+
+
 def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
     """Return every template that is named, and where."""
     named: dict[str, str] = {}
@@ -539,3 +552,22 @@ def _compiled(text: str) -> Iterator[Problem]:
         yield Problem(
             "", f"chat_template_jinja: line {error.lineno}: {error.message}", "chat_template_jinja"
         )
+
+
+def turn_rule(config: Config, entry: Mapping[str, object]) -> TurnRule:
+    """Read `roles_to_train` and `train_on_eos` of a dataset's entry, or of the run.
+
+    Roles may be the source's own names: `roles` of the entry maps them, and ShareGPT's are known.
+    """
+    roles, ends = (
+        entry[name] if name in entry else config.get(name)
+        for name in ("roles_to_train", "train_on_eos")
+    )
+    ends = entry.get("train_on_eot", ends)
+    mapping = entry.get("roles")
+    names = dict(SHAREGPT_ROLES | ROLES)
+    for canonical, aliases in mapping.items() if isinstance(mapping, Mapping) else ():
+        names |= dict.fromkeys([aliases] if isinstance(aliases, str) else aliases, str(canonical))
+    known = ["assistant"] if roles is None else roles if isinstance(roles, list) else [roles]
+    chosen = tuple(dict.fromkeys(names.get(str(role), str(role)) for role in known))
+    return TurnRule(chosen, "turn" if ends is None else str(ends))  # type: ignore[arg-type]

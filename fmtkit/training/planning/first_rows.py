@@ -3,7 +3,6 @@
 `fmtkit.training.planning.dataset_samples` reads them.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -68,31 +67,6 @@ def _why_none(rows: FirstRows) -> str:
         return f"none of {which} is left to train on{why}"
     codes = ", ".join(f"{code} {count:,}" for code, count in rows.reasons.items())
     return f"none of {which} can be converted ({codes}); {rows.bad}"
-
-
-def find_held_out(run: Run) -> Problem | None:
-    """Return the problem of a `val_set_size` that leaves no row to train on."""
-    size, rows = run.plan.config.get("val_set_size"), _rows_at_most(run)
-    if rows is None or not isinstance(size, int | float) or not size:
-        return None
-    wanted = math.ceil(size * rows) if size < 1 else int(size)
-    if wanted < rows:
-        return None
-    text = (
-        f"val_set_size: {size}: there {'is' if rows == 1 else 'are'} {rows:,} row{'s' * (rows != 1)}, and "
-        "some must be left to train on; write a smaller number, or a share below 1"
-    )
-    return Problem("", text, "val_set_size")
-
-
-def _rows_at_most(run: Run) -> int | None:
-    """Return how many rows the datasets make, at most; None where that is unknown."""
-    counts = [
-        rows.at_most
-        for name, rows in run.first_rows.items()
-        if name.startswith("datasets.") and rows.at_most is not None
-    ]
-    return sum(counts) if counts and len(counts) == len(run.plan.datasets) else None
 
 
 def notes(run: Run, *, is_partial: bool = False) -> list[str]:

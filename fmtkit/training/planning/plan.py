@@ -103,6 +103,10 @@ class Plan:
             ],
         }
 
+    def template_text(self) -> str | None:
+        """Return the text of the run's chat template; None for the tokenizer's own."""
+        return dataset_entries.template_text(self.config, self.template)
+
     def dumps(self) -> str:
         """Return the plan as JSON text, without credentials."""
         return public(json.dumps(self.to_json(), indent=1, ensure_ascii=False, default=str))

@@ -172,6 +172,17 @@ def _padding(config: Config, runner: Runner) -> str | None:
     )
 
 
+def _prepared(config: Config, _: Runner) -> str | None:
+    passed = config.get("trainer_args")
+    given = passed.get("dataset_kwargs") if isinstance(passed, Mapping) else None
+    if not isinstance(given, Mapping) or given.get("skip_prepare_dataset") is not True:
+        return None
+    return (
+        "dataset_kwargs: skip_prepare_dataset is for rows that are tokenized already, and fmtkit's are "
+        "messages or text; leave it out"
+    )
+
+
 def _model_config(config: Config, _: Runner) -> str | None:
     named, model = config.text("base_model_config"), config.text("base_model")
     if named is None or model is None or named == model:
@@ -392,8 +403,12 @@ def _batch(config: Config, _: Runner) -> str | None:
     return None
 
 
-def _evaluation(config: Config, _: Runner) -> str | None:
-    if config.get("val_set_size") or config.test_datasets:
+def _evaluation(config: Config, runner: Runner) -> str | None:
+    rows = {"val_set_size": config.get("val_set_size"), "test_datasets": config.test_datasets}
+    named = next((name for name, value in rows.items() if value), None)
+    if named is not None and not runner.evaluates:
+        return f"{named}: TRL's trainer for {runner.method} cannot evaluate; leave it out"
+    if named is not None:
         return None
     for name in ("load_best_model_at_end", "early_stopping_patience"):
         if config.get(name):
@@ -454,6 +469,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         _quantized,
     ),
     ("padding_free", "`padding_free` without packing, where it keeps to no length", _padding),
+    ("prepared_rows", "TRL's own preparation of the rows switched off", _prepared),
     ("model_config", "a `base_model_config` other than the model's own", _model_config),
     ("precision", "bfloat16 and float16 at once", _precision),
     ("head_target", "an adapter on the output head, which TRL fuses with the loss", _targets),
@@ -481,7 +497,11 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         "a `batch_size` that is not a multiple of the rows of one step of all processes",
         _batch,
     ),
-    ("nothing_to_evaluate", "evaluation without data to evaluate on", _evaluation),
+    (
+        "nothing_to_evaluate",
+        "evaluation without data to evaluate on, or with a trainer that cannot evaluate",
+        _evaluation,
+    ),
     ("plugin", "axolotl plugins without a counterpart", _missing_plugin),
     ("two_schedules", "two keys that set the same schedule", _steps),
 )

@@ -132,6 +132,12 @@ def find_class(path: str) -> Class | None:
     return None if file is None else class_named(_module(file, package), name)
 
 
+def module_named(dotted: str) -> Module | None:
+    """Return a module of an installed package, or None if there is none."""
+    file = _file(dotted)
+    return None if file is None else _module(file, dotted.partition(".")[0])
+
+
 @cache
 def class_named(module: Module, name: str) -> Class | None:
     """Return the class that a name refers to in a module: defined there, or imported."""

@@ -182,6 +182,13 @@ def _safetensors_fault(file: Path) -> str | None:
     return f"{file.name} {how}: it has {size:,} of {needed:,} bytes"
 
 
+def tensor_names(file: Path) -> list[str]:
+    """Return the names of the tensors in a complete file, from its header."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return [name for name in header if name != "__metadata__"]
+
+
 def _archive_fault(file: Path) -> str | None:
     try:
         with ZipFile(file) as archive:

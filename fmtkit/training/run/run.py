@@ -22,16 +22,22 @@ from fmtkit.training.config.problem import NEEDED, Problems
 from fmtkit.training.data import datasets
 from fmtkit.training.data.data_report import data_remarks
 from fmtkit.training.data.datasets import Watching
-from fmtkit.training.planning import at_hand, checklist, checks, dataset_samples, first_rows
+from fmtkit.training.planning import (
+    at_hand,
+    checklist,
+    checks,
+    dataset_samples,
+    first_rows,
+    weight_names,
+)
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
-from fmtkit.training.planning.dataset_entries import template_source
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.imports import places_of
 from fmtkit.training.run import interrupts, launch, resuming, run_folder
-from fmtkit.training.run.job import WITHOUT, Job, Source
+from fmtkit.training.run.job import Job, Source
 from fmtkit.training.train_options import TrainOptions
 from fmtkit.training.vllm import gpus
 from fmtkit.training.vllm import ready as vllm_ready
@@ -110,7 +116,8 @@ def train(
     checklist.check(checked, "files", "modules", "device", "servers")
     say = say or _silent
     served = vllm_ready.check(planned, os.environ)
-    for note in (*planned.notes, *served, *first_rows.notes(checked, is_partial=True)):
+    seen = (*weight_names.notes(checked), *first_rows.notes(checked, is_partial=True))
+    for note in (*planned.notes, *served, *seen):
         say(note)
     for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
         say(remark)
@@ -145,7 +152,11 @@ def _looked_at(run: Run) -> Plan:
     lacking = Problems()
     run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
     absent = [f"{problem.message}{NEEDED}" for problem in lacking.found]
-    seen = (*at_hand.notes(run.plan.resolution), *first_rows.notes(run))
+    seen = (
+        *at_hand.notes(run.plan.resolution),
+        *weight_names.notes(run),
+        *first_rows.notes(run),
+    )
     notes = dict.fromkeys((*run.plan.notes, *absent, *seen))
     later = tuple(
         (check.code, check.needs, check.promise or check.about) for check in checklist.waiting(run)
@@ -176,7 +187,7 @@ def _prepare(
     if not (run / run_folder.PLAN).exists():
         # Written first: by the plan, a run that is killed here recognises the folder as its own.
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
-    template = template_text(planned)
+    template = planned.template_text()
     with config_words.advice(planned.config):
         train_rows, test_rows = datasets.prepare(
             planned, template, rebuild=rebuild, watching=watching
@@ -201,20 +212,6 @@ def _prepare(
         *checks.remarks(planned, train_rows),
         *checks.mask_remarks(planned, template),
     ]
-
-
-def template_text(planned: Plan) -> str | None:
-    """Return the text of the run's chat template; None for the tokenizer's own."""
-    name = planned.template[0]
-    if name in {"tokenizer_default", WITHOUT}:
-        return None
-    from fmtkit.rendering import template_sources
-
-    named_by_type = planned.template[1].startswith("type ")
-    find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    template = find(template_source(planned.config, planned.template))
-    # The training variant marks the replies, and keeps earlier turns as they were.
-    return template.training or template.source
 
 
 def launched(planned: Plan) -> int:

@@ -1,0 +1,229 @@
+"""What a plan approves runs: each of these configs failed only after its rows were converted, or learned nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_training as tiny
+
+pytest.importorskip("trl")
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training import train
+from fmtkit.training.planning import plan as planning
+
+KINDS = {
+    "sft": ("Conversation", "openai"),
+    "kto": ("Unpaired", "passthrough"),
+    "grpo": ("Prompt", "passthrough"),
+    "online_dpo": ("Prompt", "passthrough"),
+    "gkd": ("Conversation", "openai"),
+}
+LORA = {"adapter": "lora", "lora_r": 4}
+SCHEDULE = "trainer_args"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def rows_of(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+
+    def write(method: str) -> dict[str, Any]:
+        table, type_ = KINDS.get(method, ("Preference", "passthrough"))
+        file = folder / f"{table}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in tiny.ROWS[table]()))
+        return {"path": str(file), "type": type_}
+
+    return write
+
+
+@pytest.fixture
+def config(model, rows_of):
+    def make(method: str, entry: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
+        base = {"base_model": model, **tiny.STEP, "datasets": [rows_of(method) | (entry or {})]}
+        base |= {} if method == "sft" else {"rl": method}
+        if method == "gkd":
+            base["teacher_model"] = model
+        if method in ("grpo", "online_dpo"):
+            base["trl"] = {"reward_funcs": ["fmtkit.rewards.accuracy"]}
+        if method == "grpo":
+            base["trl"] |= {"num_generations": 2}
+        return base | keys
+
+    return make
+
+
+def refused(config: dict[str, Any]) -> str:
+    with pytest.raises(FmtkitError) as error:
+        train(config, dry_run=True)
+    assert len(error.value.lines) == 1, error.value.lines
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "words"),
+    [
+        (
+            "sft",
+            {"lr_scheduler": "cosine_with_min_lr"},
+            "lr_scheduler: cosine_with_min_lr needs min_lr_rate: write lr_scheduler: cosine with "
+            "cosine_min_lr_ratio: 0.1",
+        ),
+        (
+            "dpo",
+            {"lr_scheduler": "warmup_stable_decay"},
+            "lr_scheduler: warmup_stable_decay needs num_decay_steps: write trainer_args",
+        ),
+        (
+            "sft",
+            {"lr_scheduler": "polynomial", SCHEDULE: {"lr_scheduler_kwargs": {"powr": 2}}},
+            "has no setting 'powr'; did you mean 'power'?",
+        ),
+        (
+            "sft",
+            {"lr_scheduler": "linear", SCHEDULE: {"lr_scheduler_kwargs": {"powr": 2}}},
+            "lr_scheduler: linear has no setting 'powr'; it takes none",
+        ),
+        (
+            "sft",
+            {"attn_implementation": "flex_attention"},
+            "flex_attention needs a CUDA device, and use_cpu: true trains without",
+        ),
+        (
+            "sft",
+            {**LORA, "lora_target_modules": ["q_prj"]},
+            "lora_target_modules: base_model has no module 'q_prj'; did you mean 'q_proj'?",
+        ),
+        (
+            "sft",
+            {**LORA, "lora_target_modules": "q_(proj"},
+            "lora_target_modules: 'q_(proj' is not a regular expression",
+        ),
+        (
+            "dpo",
+            {**LORA, "lora_target_linear": True, "lora_modules_to_save": ["embed"]},
+            "lora_modules_to_save: base_model has no module 'embed'",
+        ),
+        (
+            "sft",
+            {"unfrozen_parameters": ["^lm_hed"]},
+            "unfrozen_parameters: ['^lm_hed'] match no parameter of base_model",
+        ),
+        (
+            "sft",
+            {"trainer_args": {"dataset_kwargs": {"skip_prepare_dataset": True}}},
+            "skip_prepare_dataset is for rows that are tokenized already",
+        ),
+        (
+            "dpo",
+            {"trainer_args": {"sync_ref_model": True}, **LORA},
+            "sync_ref_model: with an adapter the reference is the base model",
+        ),
+        (
+            "sft",
+            {"dataloader_drop_last": True, "micro_batch_size": 17},
+            "16 rows are fewer than one batch of 17, and dataloader_drop_last",
+        ),
+        (
+            "sft",
+            {"dataloader_drop_last": True, "micro_batch_size": 16, "val_set_size": 1},
+            "15 rows are fewer than one batch of 16",
+        ),
+        (
+            "kto",
+            {"micro_batch_size": 33},
+            "32 rows are fewer than one batch of 33, and kto trains on full batches only",
+        ),
+        ("online_dpo", {"val_set_size": 2}, "val_set_size: TRL's trainer for online_dpo cannot"),
+        ("gkd", {"sample_packing": True}, "sample_packing: gkd's own collator pads its rows"),
+        ("gkd", {"padding_free": True}, "padding_free: gkd's own collator pads its rows"),
+    ],
+)
+def test_what_would_fail_in_training_is_one_problem_of_the_plan(config, method, keys, words):
+    assert words in refused(config(method, **keys))
+
+
+@pytest.mark.parametrize("roles", [[], ["tool"]])
+def test_roles_that_no_message_has_are_refused_by_the_plan(config, roles):
+    assert "no message of any row is trained on: see roles_to_train" in refused(
+        config("sft", {"roles_to_train": roles})
+    )
+    train(config("sft", {"roles_to_train": roles, "train_on_eos": "all"}), dry_run=True)
+    train(config("sft", {"roles_to_train": ["user"]}), dry_run=True)
+
+
+def test_rows_of_text_have_no_assistant_turns(config, tmp_path):
+    file = tmp_path / "text.jsonl"
+    file.write_text('{"text": "red"}\n' * 8)
+    entry = {"path": str(file), "type": "completion"}
+    words = "assistant_only_loss: the rows of"
+    assert words in refused(config("sft", datasets=[entry], assistant_only_loss=True))
+    assert words in refused(config("sft", test_datasets=[entry], assistant_only_loss=True))
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_labels_that_are_all_the_same_are_refused_where_the_plan_has_read_all_rows(
+    config, tmp_path, label
+):
+    file = tmp_path / "rows.jsonl"
+    rows = [{**row, "label": label} for row in tiny.unpaired_rows()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = refused(config("kto", {"path": str(file)}))
+    assert f"kto: every label is {str(label).lower()}; it learns from the difference" in said
+
+
+def test_names_of_modules_that_only_some_models_have_are_a_note(config):
+    keys = {**LORA, "lora_target_modules": ["q_proj", "c_attn"]}
+    notes = train(config("sft", **keys), dry_run=True).plan.notes
+    said = "lora_target_modules: c_attn change nothing: base_model has no such module"
+    assert said in notes
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"lora_target_modules": ["q_proj", "v_proj"]},
+        {"lora_target_modules": ["self_attn.q_proj"]},
+        {"lora_target_modules": r".*\.layers\.0\..*_proj"},
+        {"lora_target_modules": "all-linear"},
+        {"lora_target_linear": True, "lora_modules_to_save": ["embed_tokens", "lm_head"]},
+    ],
+)
+def test_modules_that_a_model_has_pass(config, keys):
+    train(config("sft", **LORA, **keys), dry_run=True)
+
+
+def test_names_are_not_judged_where_weights_are_renamed_when_they_are_loaded(
+    config, model, tmp_path
+):
+    import shutil
+
+    import safetensors.numpy
+
+    mixture = Path(shutil.copytree(model, tmp_path / "model"))
+    tensors = safetensors.numpy.load_file(mixture / "model.safetensors")
+    renamed = {name.replace("mlp.", "mlp.experts.0."): array for name, array in tensors.items()}
+    safetensors.numpy.save_file(renamed, mixture / "model.safetensors")
+    keys = {**LORA, "base_model": str(mixture), "lora_target_modules": ["gate_up_proj"]}
+    train(config("sft", **keys), dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "value"),
+    [
+        ({"trainer_args": {"packing": True}}, "sample_packing", True),
+        ({"trainer_args": {"max_length": 99}}, "sequence_len", 99),
+        ({"trainer_args": {"loss_type": ["ipo"]}}, "loss_type", ["ipo"]),
+        ({"trainer_args": {"warmup_steps": 3}}, "warmup_steps", 3),
+        ({"trainer_args": {"warmup_steps": 3}}, "warmup_ratio", None),
+        ({"trainer_args": {"r": 3}}, "lora_r", None),
+        ({"trainer_args": {"seed": 3}, "seed": 4}, "seed", 4),
+    ],
+)
+def test_a_rule_about_a_key_sees_what_trainer_args_set(keys, name, value):
+    assert planning.load(keys).get(name) == value
