@@ -10,7 +10,7 @@ from runs import INTEL, convert, fmtkit, lines
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
-from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError, OptionError
+from fmtkit.core.errors import NothingWrittenError, OptionError
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 BAD = INTEL | {"chosen": None}
@@ -87,7 +87,7 @@ def test_canonical_rows_need_no_type(tmp_path):
 
 
 def test_rows_that_are_no_table_are_an_error_without_a_type(tmp_path):
-    with pytest.raises(ColumnMismatchError):
+    with pytest.raises(OptionError, match="no type fits"):
         validate(tmp_path, [{"a": 1}])
 
 

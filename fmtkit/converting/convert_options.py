@@ -227,6 +227,8 @@ class RowOptions(SourceOptions):
     """Folders of the config files, where user functions are looked for."""
     function_config: Mapping[str, Any] = field(default_factory=dict)
     """The config that user functions are called with."""
+    command: str = "convert"
+    """The command that is run: `validate` without a type reads canonical rows, other commands need one."""
 
     @property
     def form(self) -> str | None:

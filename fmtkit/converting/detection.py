@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
-from fmtkit.columns.kinds import ListKind, TextKind
+from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.converting.binding import Binding, bind, watching
-from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
@@ -30,6 +30,7 @@ from fmtkit.core.escaping import counted
 from fmtkit.core.tables import Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
+from fmtkit.sources.marks import Fault
 
 SAMPLE_ROWS = 200
 """Rows of the first block that are examined closely."""
@@ -371,11 +372,17 @@ def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
             continue
         binding = bind(converter, sample, mapping={}, options=converter.options)
         faults = [] if missing_columns(binding, sample) else binding.judge(sample[0])
-        if faults:
-            used = sum(column.top in sample[0] for column in binding.columns)
-            found.append((used, converter.name, faults[0].message))
+        used = [column for column in binding.columns if column.top in sample[0]]
+        if faults and _could_be_meant(used, faults[0]):
+            found.append((len(used), converter.name, faults[0].message))
     best = min(found, key=lambda one: (-one[0], -_names_of(one[1]), one[1]), default=None)
     return None if best is None else best[1:]
+
+
+def _could_be_meant(used: Sequence[BoundColumn], fault: Fault) -> bool:
+    """Return whether rows may be of a type though a value is wrong: the name of one column says little."""
+    is_dialog = any(isinstance(column.kind, DialogKind) for column in used)
+    return len(used) > 1 or is_dialog or fault.code != "type_error"
 
 
 def _names_of(name: str) -> int:

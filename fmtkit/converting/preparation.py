@@ -44,6 +44,7 @@ from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
+from fmtkit.converting.unfitting import wrapped
 from fmtkit.converting.unread_turns import CarriedKind, watched
 from fmtkit.converting.untyped_sources import untyped
 from fmtkit.converting.user_functions import TransformedSource, find_function
@@ -66,6 +67,8 @@ from fmtkit.sources.opening import Source
 
 AnySource = Source | TransformedSource | JoinedSource
 
+CANONICAL = "passthrough"
+"""The type that reads rows in TRL's formats, fmtkit's own among them."""
 _SAMPLE_BLOCKS = 16
 """How many blocks are searched for a valid row, before a source is taken to have none."""
 Stage = TextStage | TokenStage | TargetStage
@@ -205,10 +208,6 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         SourceError: if a source cannot be read.
     """
     settings = _typed(settings, opened)
-    if settings.type is None:
-        samples = [without(sample_of(source), settings.ignore) for source in opened]
-        paths = [one.name for one in opened]
-        raise OptionError(untyped(paths, samples, settings.method, settings.delimiter))
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources = _as_joined(opened, name)
     if name.function:
@@ -216,7 +215,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             find_function(name.source, settings.places), config=settings.function_config
         )
         sources = [TransformedSource(source, function) for source in opened]
-        name = replace(name, source="passthrough")
+        name = replace(name, source=CANONICAL)
     if settings.map_file is not None:
         settings = _with_map_file(settings, name.source, [one.name for one in opened])
     samples = [sample_of(source) for source in sources]
@@ -298,10 +297,33 @@ def _renders(stage: Stage, settings: RowOptions) -> bool:
 
 
 def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
-    """Find the type of fmtkit's own output, if it is to be written as a target and none is named."""
-    if settings.type is not None or settings.to is None:
+    """Find the type where none is named: of fmtkit's own output, and of canonical rows that are validated.
+
+    Raises OptionError, with the type that fits, for other rows.
+    """
+    if settings.type is not None:
         return settings
-    return replace(settings, type=_written_type([one.name for one in opened]))
+    if settings.to is not None:
+        found = _written_type([one.name for one in opened])
+        if found is not None:
+            return replace(settings, type=found)
+    samples = [without(sample_of(source), settings.ignore) for source in opened]
+    if settings.command == "validate" and _are_canonical(samples, settings):
+        return replace(settings, type=CANONICAL)
+    said = untyped(opened, samples, settings.method, settings.delimiter, settings.command)
+    raise OptionError(said)
+
+
+def _are_canonical(samples: Sequence[Sequence[Row]], settings: RowOptions) -> bool:
+    """Return whether rows have the columns of one of TRL's formats; sources without rows count as such."""
+    try:
+        for sample in samples:
+            detection.choose(
+                CANONICAL, sample, method=settings.method, mapping=_paths(settings), source=""
+            )
+    except ColumnMismatchError:
+        return False
+    return True
 
 
 def _written_type(paths: Sequence[str]) -> str | None:
@@ -317,7 +339,7 @@ def _type_of_report(path: Path) -> str | None:
         return None
     to, table = report.get("to"), TABLES.get(str(report.get("table")))
     if to is None or table is None:
-        return "passthrough"
+        return CANONICAL
     return target_registry.find(to, table, text=False).reads
 
 
@@ -519,6 +541,9 @@ def _converter(
     try:
         return choose(sample)
     except ColumnMismatchError:
+        within = wrapped(sample, source.name)
+        if within is not None:
+            raise ColumnMismatchError(f"type {name.source} does not fit: {within}") from None
         block = source.first_block()
         # A column may begin after the sample; it is missing only if the whole block has none.
         return choose(sample if block is None else _sound_rows(block))

@@ -28,17 +28,23 @@ class Reading:
 
 
 def readings(
-    paths: Sequence[str], found: Fit, sample: Sequence[Row], delimiter: str | None
+    paths: Sequence[str],
+    found: Fit,
+    sample: Sequence[Row],
+    delimiter: str | None,
+    verb: str = "convert",
 ) -> tuple[Reading, ...]:
     """Return what may be done about the open columns of a fit: read as labels, carried through, ignored."""
-    plain = convert_command(paths, found, sample, delimiter=delimiter)
+    plain = convert_command(paths, found, sample, delimiter=delimiter, command=verb)
     if plain is None or not (found.open or found.unread):
         return ()
     made: list[Reading] = []
     for column in found.open:
         labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
         as_kto = _as_labels(found, column.name, labels[0], sample) if labels else None
-        command = convert_command(paths, as_kto, sample, delimiter=delimiter) if as_kto else None
+        command = as_kto and convert_command(
+            paths, as_kto, sample, delimiter=delimiter, command=verb
+        )
         if labels and command:
             made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
     names = ",".join(dict.fromkeys([*found.unread, *(one.name for one in found.open)]))

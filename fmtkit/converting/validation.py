@@ -98,14 +98,12 @@ def validate_sources(
     schema: bool = False,
     watch: Watch | None = None,
 ) -> Findings:
-    """Check sources; without a type they must be canonical rows (`passthrough`).
+    """Check sources; without a type they must be rows in TRL's formats (`passthrough`).
 
     Raises what `convert` raises before the first row, and SourceError.
     """
     # The limit is applied at the end: validation lists every finding and does not stop at one.
-    unlimited = replace(
-        options, type=options.type or "passthrough", on_error="quarantine", max_errors=None
-    )
+    unlimited = replace(options, command="validate", on_error="quarantine", max_errors=None)
     with session():
         rows = RowStream(sources, unlimited, watch)
         items = (_by_tasks if works_by_tasks(rows.job) else _by_blocks)(rows, schema=schema)

@@ -196,7 +196,7 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, .
     """Return the findings of texts that a template wrote, or that hold a transcript, of the first rows."""
     rows = [row for sample in opened.samples for row in sample]
     found = [*rendered_text.find(rows), *rendered_text.find_transcripts(rows)]
-    paths = [source.name for source in opened.sources]
+    paths = [source.given for source in opened.sources]
     made = []
     for one in found:
         finding = one
@@ -282,7 +282,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
         raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
     check_places(sources, None, options)
     samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
-    paths = [one.name for one in sources]
+    paths = [one.given for one in sources]
     guesses = tuple(
         guess(sample, options.method, paths=paths, delimiter=options.delimiter)
         for sample in samples

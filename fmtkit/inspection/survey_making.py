@@ -11,9 +11,9 @@ import numpy as np
 from fmtkit.converting.engines import engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.open_columns import TURNS
-from fmtkit.converting.suggestions import unfitting
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
+from fmtkit.converting.unfitting import unfitting, unread
 from fmtkit.core.codes import Reject
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
@@ -182,11 +182,11 @@ def make_bare_survey(
     reason = (
         f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each separately"
         if guesses
-        else unfitting([source.name for source in sources], [r for rows in samples for r in rows])
+        else unfitting([source.given for source in sources], samples, sources)
     )
     if columns.unread and not columns.rows:
         codes = ", ".join(f"{code} {count}" for code, count in columns.unread.most_common())
-        reason = f"no row could be read ({codes}): `fmtkit validate` says where and why"
+        reason = f"{unread(sources, f' ({codes})')}; `fmtkit validate` lists all"
     letters = columns.scripts.total() or 1
     return Survey(
         fmtkit=version("fmtkit"),

@@ -54,6 +54,8 @@ COLUMNAR_MAGIC: dict[bytes, Layout] = {
 }
 
 UTF16 = "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT"
+PICKLE = "a Python pickle, which could run code; write it as Parquet or JSONL"
+IMAGE = "an image; fmtkit reads rows of text, such as JSONL or Parquet"
 FOREIGN_MAGIC: dict[bytes, str] = {
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"BZh": "compressed with bzip2; decompress it, or compress it with gzip or zstd",
@@ -65,8 +67,12 @@ FOREIGN_MAGIC: dict[bytes, str] = {
     b"FEA1": "a Feather file of version 1; write it again as Arrow or Parquet",
     b"SQLite format 3": "an SQLite database; export its table as CSV or JSONL",
     b"\x89HDF": "an HDF5 file; convert it to Parquet or JSONL",
-    b"\x80\x04\x95": "a Python pickle, which could run code; write it as Parquet or JSONL",
-    b"%PDF": "a PDF document",
+    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04\x95", b"\x80\x05\x95"), PICKLE),
+    b"\x93NUMPY": "a NumPy array; write it as Parquet or JSONL",
+    b"%PDF": "a PDF document; extract its texts first, and write them as JSONL",
+    b"\x89PNG": IMAGE,
+    b"\xff\xd8\xff": IMAGE,
+    b"GIF8": IMAGE,
     b"version https://git-lfs": "only a pointer to the data (Git LFS); run `git lfs pull`",
     b"\xff\xfe\x00\x00": "UTF-32 text; convert it: iconv -f UTF-32 -t UTF-8 IN > OUT",
     b"\xff\xfe": UTF16,
@@ -74,6 +80,9 @@ FOREIGN_MAGIC: dict[bytes, str] = {
 }
 
 UTF16_WITHOUT_MARK = re.compile(rb"\s?\x00?[\[{]\x00|\x00[\[{]")
+MARKUP = re.compile(rb"<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE)
+_LISTS = re.compile(rb"\[[^\n]*\][ \t\r]*\n\s*\[")
+"""A line that is a list, and one after it that begins as one."""
 STANDARD_INPUT = "-"
 _LONGEST_TOKEN = 16
 
@@ -104,6 +113,12 @@ def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
 
 
 def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
+    start = head.removeprefix(BOM).lstrip(BLANK)
+    if markup := MARKUP.match(start):
+        raise SourceError(
+            f"{name} is {'a page of HTML' if b'htm' in markup[0].lower() else 'XML'}, not data: it may be "
+            "a sign-in or error page that was saved in its place; fetch the file again"
+        )
     named = SUFFIXES.get(data_suffix(name))
     if ds_type is not None:
         named = DS_TYPES[ds_type]
@@ -120,9 +135,8 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
             f"{name} is damaged, or not {kind}: its first bytes are of another format; give the file "
             "the suffix of its format, or fetch it again"
         )
-    start = head.removeprefix(BOM).lstrip(BLANK)
     if start.startswith(b"["):
-        return "array"
+        return "lines" if _LISTS.match(start) and _is_list(start.partition(b"\n")[0]) else "array"
     if named is None and not start.startswith(b"{"):
         raise SourceError(f"{name} is not a supported kind of data: {', '.join(SUFFIXES)}")
     is_cut = len(head) >= PEEK_BYTES
@@ -133,6 +147,14 @@ def _is_object(line: bytes) -> bool:
     """Return whether a line is a complete JSON object, which no CSV header is."""
     try:
         return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_list(line: bytes) -> bool:
+    """Return whether a line is a complete JSON list: where the next is one too, each line is a list."""
+    try:
+        return isinstance(json.loads(line), list)
     except (ValueError, RecursionError):
         return False
 

@@ -46,7 +46,12 @@ class Source:
     """Whether the rows can be read only once (stdin, a generator)."""
     hashed: bool = True
     """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
+    given: str = ""
+    """The argument that it comes from, as the user wrote it: a folder has many sources."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.given = self.given or self.name
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle what the rows are read from, not the reading position."""
@@ -165,7 +170,10 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
         return pick([source for sources in found for source in sources], spec.choose)
     if isinstance(spec, str | Path):
         refuse_empty(spec, "SOURCE")
-        return _open_address(str(spec), selection, reading)
+        found = _open_address(str(spec), selection, reading)
+        for source in found if not selection.data_files else ():
+            source.given = str(spec)
+        return found
     if is_dataset(spec):
         return [_of_table(reader_of(spec, MEMORY, selection.split), None)]
     if isinstance(spec, pl.DataFrame | pl.LazyFrame):
@@ -190,7 +198,7 @@ def _of_table(reader: TableReader, size: int | None, *, once: bool = False) -> S
 
 def _open_address(address: str, selection: Selection, reading: Reading) -> list[Source]:
     if address.startswith(SCHEME):
-        return [replace(_of_table(load(address, selection), None), name=address)]
+        return [replace(_of_table(load(address, selection), None), name=address, given=address)]
     files = _named_files(selection)
     if not files:
         found = locations(address, selection.split)

@@ -1,0 +1,197 @@
+"""Why no type fits a source, and what to do: rows that cannot be read, rows within an object, near misses."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmtkit.converting import detection
+from fmtkit.converting.bound_column import Row, is_media
+from fmtkit.converting.command_paths import fitted, output_for
+from fmtkit.converting.near_misses import is_message
+from fmtkit.core.escaping import one_line
+from fmtkit.sources.kinds import SUFFIXES
+
+if TYPE_CHECKING:
+    from fmtkit.sources.opening import Source
+
+BEGINNING = 40
+"""Characters of a record that an error shows."""
+MANY = 3
+"""Fewer values of one shape may be the columns of a row."""
+WRAPPERS = frozenset(
+    {"data", "dataset", "train", "test", "validation", "valid", "val", "dev", "eval"}
+)
+WRAPPERS |= {"rows", "items", "examples", "records", "results", "samples", "instances", "entries"}
+"""Names under which a file has its rows in a list of one object."""
+DECOMPRESSING = {".gz": "gzip -dc", ".zst": "zstd -dc"}
+
+
+def unfitting(
+    paths: Sequence[str], samples: Sequence[Sequence[Row]], sources: Sequence["Source"]
+) -> str:
+    """Describe rows that no type fits, and how to convert them.
+
+    Args:
+        paths: The sources as the user gave them, for commands.
+        samples: The first valid rows of each source.
+        sources: The sources themselves, for what could not be read of those without a valid row.
+    """
+    sample = [row for rows in samples for row in rows]
+    if not sample:
+        return unread(sources)
+    media = sorted({name for row in sample for name in row if is_media(name, row[name])})
+    if media:
+        return f"the rows have {', '.join(media)}: fmtkit converts text only"
+    if all(map(is_message, sample)):
+        return (
+            'each row is a single message: write a conversation as one row, {"messages": [...]}, '
+            "and not as a list of them"
+        )
+    for source, rows in zip(sources, samples, strict=True):
+        within = wrapped(rows, source.name) or transposed(rows, source.name)
+        if within is not None:
+            return within
+    near = detection.nearest(sample)
+    if near is not None:
+        return f"no type fits; {near[0]} has the columns, but {near[1]}"
+    names = dict.fromkeys(name for row in sample for name in row)
+    path = paths[0] if paths else "SOURCE"
+    words = ["fmtkit", "convert", *fitted(paths), "-t", "question_answer"]
+    words += ["--map", "question=COLUMN", "--map", "answer=COLUMN", "-o", output_for(paths)]
+    return (
+        f"no type fits {path}, whose columns are {', '.join(names) or 'none'}: say which of them are "
+        f"a question and its answer (`{shlex.join(words)}`), or read them by a converter of your own "
+        "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
+    )
+
+
+def unread(sources: Sequence["Source"], codes: str = "") -> str:
+    """Say why sources have no row that can be read: where the first record is, and what it is instead.
+
+    `codes` are those of all their bad rows, with counts.
+    """
+    for source in sources:
+        block = source.first_block()
+        if block is None:
+            continue
+        records = block.records()
+        if len(records):
+            value, fault = records.value(0)
+            raw, line = records.raw(0), records.line(0)
+            reason = fault.message if fault else f"a row with {value!r:.20}"
+        elif block.rejects:
+            first = block.rejects[0]
+            raw, line, reason = first.raw, first.line, first.message
+        else:
+            continue
+        return f"no row could be read{codes}: {_first(source, raw, line, reason)}"
+    names = ", ".join(source.name for source in sources[:2]) + ", ..." * (len(sources) > 2)
+    if all(source.size == 0 for source in sources):
+        return f"{names} {'is' if len(sources) < 2 else 'are'} empty: there are no rows"
+    return f"there are no rows in {names}, only blank lines or a header"
+
+
+def _first(source: "Source", raw: bytes, line: int | None, reason: str) -> str:
+    place = source.name if line is None else f"{source.name}:{line}"
+    begins = one_line(raw[: 4 * BEGINNING].decode("utf-8", "replace")[:BEGINNING])
+    said = f"{place} begins with {begins!r}: {reason}"
+    value = _value(raw)
+    if isinstance(value, list | str):
+        return said + _as_objects(value, source)
+    if raw.lstrip().startswith(b"{"):
+        return said
+    suffixes = ", ".join(suffix for suffix, layout in SUFFIXES.items() if layout != "lines")
+    return f"{said}; if it is not JSON, give the file the suffix of its format ({suffixes})"
+
+
+def _value(raw: bytes) -> Any:
+    from json import loads
+
+    try:
+        return loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _as_objects(value: list[Any] | str, source: "Source") -> str:
+    """Return how rows that are lists or texts become objects with a column that a type reads."""
+    column = "text" if isinstance(value, str) else "data"
+    if isinstance(value, list) and value:
+        if all(isinstance(item, Mapping) and is_message(item) for item in value):
+            column = "messages"
+        elif all(isinstance(item, str) for item in value):
+            column = "turns"
+    each = ".[] | " if getattr(source.reader, "layout", "") == "array" else ""
+    command = jq(f"{each}{{{column}: .}}", source.name)
+    return f"; give the {'text' if column == 'text' else 'list'} a name: {command}"
+
+
+def wrapped(rows: Sequence[Row], name: str) -> str | None:
+    """Return how the rows in a list of the only object of a source become its rows: `{"data": [...]}`.
+
+    None where there is no such list: one in a column of another name may be part of a row.
+    """
+    if len(rows) != 1:
+        return None
+    [row] = rows
+    lists = [key for key, value in row.items() if _is_rows(value)]
+    lists = [key for key in lists if key.lower() in WRAPPERS or len(row) == 1]
+    if not lists:
+        return None
+    inner = ".row" if all(isinstance(item.get("row"), Mapping) for item in row[lists[0]]) else ""
+    several = f" (and others in {', '.join(lists[1:])})" if lists[1:] else ""
+    command = jq(f".{_key(lists[0])}[]{inner}", name)
+    return f"the rows are in {lists[0]!r} of the one object of {name}{several}: {command}"
+
+
+def transposed(rows: Sequence[Row], name: str) -> str | None:
+    """Return how the only object of a source becomes rows: objects by their ids, or a table as columns."""
+    values = list(rows[0].values()) if len(rows) == 1 else []
+    if len(values) < 2:
+        return None
+    if all(isinstance(value, list) and len(value) == len(values[0]) >= MANY for value in values):
+        return _columns(name)
+    fields = values[0].keys() if isinstance(values[0], Mapping) else set()
+    if not all(isinstance(value, Mapping) and value.keys() == fields for value in values):
+        return None
+    if len(fields) >= MANY and all(field.isdigit() for field in fields):
+        return _columns(name)
+    if len(values) >= MANY and len(fields) > 1:
+        return f"the rows are the values of the one object of {name}: {jq('.[]', name)}"
+    return None
+
+
+def _is_rows(value: object) -> bool:
+    """Return whether a value is a list of objects that are not the messages of a conversation."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, Mapping) and not is_message(item) for item in value)
+    )
+
+
+def _columns(name: str) -> str:
+    read = f"pandas.read_json({name!r}).to_json({_beside(name)!r}, orient='records', lines=True)"
+    return f"{name} is one object with a list for each column, not rows: {read} writes rows"
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else f'["{name}"]'
+
+
+def jq(expression: str, name: str) -> str:
+    """Return the command that writes what an expression of jq makes of a source as JSON lines."""
+    words = ["jq", "-c", expression]
+    if not Path(name).is_file():
+        return f"`{shlex.join(words)}` writes rows"
+    path = Path(name)
+    packed = DECOMPRESSING.get(path.suffix)
+    given = "" if packed else f" {shlex.quote(name)}"
+    piped = f"{packed} {shlex.quote(name)} | " if packed else ""
+    return f"`{piped}{shlex.join(words)}{given} > {shlex.quote(_beside(name))}` writes rows"
+
+
+def _beside(name: str) -> str:
+    """Return a name for the rows of a file."""
+    return Path(name).name.partition(".")[0] + ".rows.jsonl"
