@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tiny_training as tiny
+from runs import fmtkit
 
 from fmtkit.converting.common_schema import common_schema, fitted
 from fmtkit.converting.pipeline import stream
@@ -260,3 +261,108 @@ def test_conversations_and_completions_are_masked_in_one_run(tmp_path, model):
         for row in trainer.train_dataset
     }
     assert trained == {"blue<|im_end|>stone<|im_end|>", "river<|im_end|>", "warm small"}
+
+
+STORY = {"text": "Plain text of a story."}
+TALK = {
+    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+}
+RENDERED = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of three files: text, messages, text."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for name, row in (("a", STORY), ("b", TALK), ("c", {"text": "The end."})):
+        (sources / f"{name}.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
+    return sources
+
+
+def texts_of(file):
+    return [json.loads(line)["text"] for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "words", [("passthrough", "--chat-template", "chatml"), ("chatml.passthrough",)]
+)
+def test_one_convert_mixes_text_and_messages_in_their_order(folder, capsys, words):
+    out = folder.parent / "out.jsonl"
+    command = ("convert", str(folder), "-t", *words, "-o", str(out), "--json")
+    report = json.loads(fmtkit(capsys, *command).out)
+    ends = ["The end."] * 2
+    assert texts_of(out) == [STORY["text"]] * 2 + [RENDERED] * 2 + ends
+    assert [source["rows"] for source in report["sources"]] == [2, 2, 2]
+    assert (report["rows_written"], report["template"]) == (6, "chatml")
+    again = fmtkit(capsys, *command, "--resume")
+    assert (again.code, json.loads(again.out)["rows_written"]) == (0, 6)
+    other = ("convert", str(folder / "a.jsonl"), *command[2:])
+    assert fmtkit(capsys, *other, "--resume").code == 2
+
+
+@pytest.mark.parametrize(("limit", "read"), [(1, [1, 0, 0]), (3, [2, 1, 0]), (9, [2, 2, 2])])
+def test_a_limit_is_that_of_all_the_mixed_sources(folder, capsys, limit, read):
+    out = str(folder.parent / "out.jsonl")
+    command = ("convert", str(folder), "-t", "chatml.passthrough", "-o", out, "--json")
+    report = json.loads(fmtkit(capsys, *command, "--limit", limit).out)
+    assert [source["rows"] for source in report["sources"]] == read
+
+
+def test_what_is_not_read_of_any_dataset_is_reported(folder, capsys, monkeypatch):
+    pytest.importorskip("trl")
+    monkeypatch.chdir(folder)
+    said = [{"prompt": f"What is {i}?", "response": f"A number, {i}."} for i in range(3)]
+    rated = [row | {"rating": i, "uid": f"a{i}"} for i, row in enumerate(said)]
+    for name, rows in (("rated", rated), ("said", said)):
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    entries = "".join(
+        f"  - {{path: {n}.jsonl, type: question_answer}}\n" for n in ("rated", "said")
+    )
+    Path("c.yaml").write_text(f"rl: sft\ndatasets:\n{entries}")
+    done = fmtkit(capsys, "convert", "-c", "c.yaml", "-o", "../out.jsonl", "--json")
+    report = json.loads(done.out)
+    assert report["open_columns"] == {"rating": "a score"}
+    assert report["ignored_columns"] == ["rating", "uid"]
+    assert report["warnings"]["extra_columns"] == 1
+
+
+def test_mixed_sources_without_a_template_or_with_a_folder_say_what_to_do(folder, capsys):
+    out = folder.parent / "out.jsonl"
+    bare = fmtkit(capsys, "convert", str(folder), "-t", "passthrough", "-o", str(out))
+    assert bare.code == 2
+    assert "name a template that renders the messages (--chat-template)" in bare.err
+    assert "a.jsonl" in bare.err
+    assert "b.jsonl" in bare.err
+    shards = ("convert", str(folder), "-t", "chatml.passthrough", "-o", f"{out}.d/")
+    assert "give a file as OUT" in fmtkit(capsys, *shards).err
+    checked = fmtkit(capsys, "validate", str(folder), "-t", "passthrough")
+    assert "a.jsonl makes Conversation of text" in checked.err
+    assert "all into one file" in checked.err
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_bad_rows_of_mixed_sources_are_replayed(folder, capsys):
+    (folder / "b.jsonl").write_text(json.dumps(TALK) + "\n" + json.dumps({"messages": []}) + "\n")
+    out = folder.parent / "out.jsonl"
+    command = ("convert", str(folder), "-t", "chatml.passthrough", "-o", str(out), "--json")
+    assert json.loads(fmtkit(capsys, *command).out)["quarantined"] == 1
+    bad = out.with_name("out.quarantine.jsonl")
+    row = json.loads(bad.read_text())
+    bad.write_text(json.dumps({**row, "raw": json.dumps(TALK)}) + "\n")
+    assert fmtkit(capsys, "replay", str(bad)).code == 0
+    assert texts_of(out) == [STORY["text"]] * 2 + [RENDERED] * 2 + ["The end."] * 2
+
+
+def test_a_finished_file_of_several_datasets_is_resumed(folder, capsys, monkeypatch):
+    pytest.importorskip("trl")
+    monkeypatch.chdir(folder)
+    (folder / "c.yaml").write_text(
+        "rl: sft\ndatasets:\n  - {path: a.jsonl, type: passthrough}\n"
+        "  - {path: b.jsonl, type: chatml.passthrough}\n"
+    )
+    command = ("convert", "-c", "c.yaml", "-o", "../out.jsonl", "-q")
+    assert fmtkit(capsys, *command).code == 0
+    assert fmtkit(capsys, *command, "--resume").code == 0
+    (folder / "b.jsonl").write_text(json.dumps(TALK) + "\n")
+    assert fmtkit(capsys, *command, "--resume").code == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.converting.engines import Cluster, Threads, engine_of
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
@@ -58,8 +58,10 @@ class ConversionRun:
         options: ConvertOptions,
         watch: Watch | None,
         schema: pa.Schema,
+        limit: int | None = None,
     ) -> None:
         self.jobs, self.options, self.watch, self.schema = jobs, options, watch, schema
+        self.limit = limit
         self.job = jobs[0]
         self.finished_sources: list[dict[str, Any]] = []
         self.finished_bytes = 0
@@ -125,7 +127,7 @@ class ConversionRun:
         return Report(report, tuple(str(folder / name) for name in names))
 
     def _fingerprint(self) -> dict[str, Any]:
-        return fingerprint_of(self.job, self.options) | _date_of(self.jobs)
+        return fingerprint_of(self.jobs, self.options) | _date_of(self.jobs)
 
     def write(self) -> Report:
         if self.complete is not None:
@@ -135,6 +137,11 @@ class ConversionRun:
                 self.finished_sources += sources_of(self.job, self.progress)
                 self.finished_bytes += self.progress.bytes_of_sources()
                 self.job, self.progress = job, Progress()
+            if self.limit is not None and number:
+                left = self.limit - self.ledger.rows_read
+                if left <= 0:
+                    continue
+                self.job = replace(job, options=replace(job.options, limit=left))
             self._write_job()
         self.ledger.check()
         if not self.ledger.rows_written:
@@ -328,7 +335,9 @@ class ConversionRun:
 
     def _report(self, written: Sequence[Written]) -> dict[str, Any]:
         seconds = time.monotonic() - self.begun
-        report = report_of(self.job, self.ledger, self.progress, written=written, seconds=seconds)
+        report = report_of(
+            self.job, self.ledger, self.progress, self.jobs, written=written, seconds=seconds
+        )
         several = {
             "type": self._type(),
             "bytes_read": self.finished_bytes + report.data["bytes_read"],
@@ -391,22 +400,29 @@ class ConversionRun:
         return Report(self.sink.report, tuple(outputs))
 
 
-def fingerprint_of(job: Job, options: ConvertOptions) -> dict[str, Any]:
-    """Return everything that must be the same for a run to be resumed."""
-    # Code is hashed separately; the other options that are left out do not change the rows.
-    own = {"resume", "plugins", "folders", "function_config", "typed", "begun"}
-    ignored = options.with_same_rows() | own
-    kept = {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
+def fingerprint_of(jobs: Sequence[Job], options: ConvertOptions) -> dict[str, Any]:
+    """Return what must be the same for a run to be resumed; `options` are those of its first job."""
+    sources = [source for job in jobs for source in job.sources]
+    templates = dict.fromkeys(job.text.template.sha256 for job in jobs if job.text.template)
     # User code that makes rows.
-    functions = {s.function.file for s in job.sources if isinstance(s, TransformedSource)}
+    functions = {s.function.file for s in sources if isinstance(s, TransformedSource)}
     code = sorted({*options.plugins, *(str(file) for file in functions)})
+    others = [kept for job in jobs[1:] if (kept := _kept(job.options)) != _kept(options)]
     return {
-        "sources": [_identity(s) for s in job.sources if not s.once],
-        "options": kept,
-        "template": job.text.template.sha256 if job.text.template else None,
+        "sources": [_identity(s) for s in sources if not s.once],
+        "options": _kept(options),
+        "template": " ".join(templates) or None,
         "code": {path: sha256(Path(path).read_bytes()).hexdigest() for path in code},
         "fmtkit": version("fmtkit"),
+        **({"other_options": others} if others else {}),
     }
+
+
+def _kept(options: RowOptions) -> dict[str, Any]:
+    """Return the options that change the rows; code is hashed separately."""
+    own = {"resume", "plugins", "folders", "function_config", "typed", "begun"}
+    ignored = options.with_same_rows() | own
+    return {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
 
 
 def _date_of(jobs: Sequence[Job]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
-from fmtkit.converting.preparation import Job, prepare
+from fmtkit.converting.preparation import Job, prepare, prepare_all
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report, report_of
 from fmtkit.converting.splitting import (
@@ -83,8 +83,14 @@ def convert_to(
     check_places(opened, target, options)
     options = as_begun(options, [target])
     with session():
-        job = with_split(prepare(opened, options), options)
-        return write_jobs([job], target, options, watch)
+        jobs = prepare_all(opened, options)
+        if len(jobs) > 1 and target.format is None:
+            raise OptionError(
+                f"{jobs[0].sources[0].name} and {jobs[1].sources[0].name} make "
+                f"{jobs[0].table.name()} in two forms: give a file as OUT, or convert them one by one"
+            )
+        jobs = [with_split(job, options) for job in jobs]
+        return write_jobs(jobs, target, options, watch, limit=options.limit)
 
 
 def as_begun(options: ConvertOptions, outputs: Sequence[Destination]) -> ConvertOptions:
@@ -265,9 +271,16 @@ def _count_places(
 
 
 def write_jobs(
-    jobs: Sequence[Job], out: Destination, options: ConvertOptions, watch: Watch | None
+    jobs: Sequence[Job],
+    out: Destination,
+    options: ConvertOptions,
+    watch: Watch | None,
+    *,
+    limit: int | None = None,
 ) -> Report:
     """Run jobs one after another into one sink; several only into a file, and of one table.
+
+    `limit` is that of all jobs together, beside the limit of each.
 
     Raises OptionError where their tables differ, or a column holds different kinds of value.
     """
@@ -275,7 +288,7 @@ def write_jobs(
         made = ", ".join(f"{job.options.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
     schema = common_schema([job.schema for job in jobs], [job.options.chosen_type for job in jobs])
-    run = ConversionRun(jobs, out, options, watch, schema)
+    run = ConversionRun(jobs, out, options, watch, schema, limit)
     try:
         return run.write()
     except (LimitError, NothingWrittenError):

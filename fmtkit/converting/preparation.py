@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,28 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     )
 
 
+def prepare_all(opened: Sequence[Source], settings: RowOptions) -> list[Job]:
+    """Bind a type to its sources; one table in several forms, of text and of messages, takes several jobs.
+
+    Raises what `prepare` raises; OptionError where rows of text and of messages would be in one file.
+    """
+    try:
+        return [prepare(opened, settings)]
+    except MixedSourcesError as mixed:
+        if not mixed.of_one_table:
+            raise
+        groups = mixed.groups
+    jobs = [prepare([opened[place] for place in group], settings) for group in groups]
+    forms = {job.text.form: job.sources[0].name for job in reversed(jobs)}
+    if len(forms) > 1:
+        held = " and ".join(f"{form} ({name})" for form, name in sorted(forms.items()))
+        raise OptionError(
+            f"one file would hold {held}: name a template that renders the messages (--chat-template), "
+            "or convert them one by one"
+        )
+    return jobs
+
+
 def _renders(stage: Stage, settings: RowOptions) -> bool:
     """Return whether a template writes the rows, to keep or to measure them, here or in training."""
     if not isinstance(stage, TextStage) or stage.text_source:
@@ -519,11 +541,37 @@ def _converters(
     schemas = [s.schema if s.kind == "arrow" else None for s in sources]
     chosen = [as_they_are(c, schemas, _paths(settings)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
-    made = {(c.table, c.wide, c.text) for c in filled}
-    if len(made) > 1:
-        tables = ", ".join(sorted(f"{n}" for n, _, _ in made))
-        raise OptionError(f"the sources make different tables ({tables}); convert them one by one")
-    return [c if sample else filled[0] for c, sample in zip(chosen, samples, strict=True)]
+    chosen = [c if sample else filled[0] for c, sample in zip(chosen, samples, strict=True)]
+    if len({_form_of(c) for c in filled}) > 1:
+        raise MixedSourcesError([source.name for source in sources], chosen)
+    return chosen
+
+
+def _form_of(converter: Converter) -> tuple[str, bool, bool]:
+    return converter.table, converter.wide, converter.text
+
+
+class MixedSourcesError(OptionError):
+    """Sources of different tables, or of one table in several forms: one job cannot read them."""
+
+    def __init__(self, names: Sequence[str], converters: Sequence[Converter]) -> None:
+        first = dict(zip(map(_form_of, reversed(converters)), reversed(names), strict=True))
+        both = len({is_text for _, _, is_text in first}) < len(first)
+        made = [
+            f"{name} makes {_in_words(*form, says_wide=both)}"
+            for form, name in reversed(first.items())
+        ]
+        self.of_one_table = len({converter.table for converter in converters}) == 1
+        together = ", or all into one file" if self.of_one_table else ""
+        super().__init__(f"{', '.join(made)}: convert them one by one{together}")
+        runs = groupby(range(len(converters)), key=lambda place: _form_of(converters[place]))
+        self.groups = tuple(tuple(places) for _, places in runs)
+        """Places of the sources, in their order: those of each group one job can read."""
+
+
+def _in_words(table: str, is_wide: bool, is_text: bool, *, says_wide: bool) -> str:
+    wide = "wide " if is_wide and says_wide else ""
+    return f"{table} of {'text' if is_text else f'{wide}messages'}"
 
 
 def _converter(

@@ -23,7 +23,7 @@ import pyarrow as pa
 from fmtkit.converting.conversion_run import fingerprint_of
 from fmtkit.converting.conversions import open_named, with_split, write_jobs
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.preparation import prepare
+from fmtkit.converting.preparation import prepare_all
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.core import user_modules
@@ -97,11 +97,12 @@ def replay(
     with ExitStack() as stack:
         names = [source["path"] for source in run.fingerprint["sources"]]
         opened = [_with_rows(run, name, repairs, stack, options) for name in names]
-        job = with_split(prepare(opened, options), options)
-        _check_alike(run, fingerprint_of(job, options))
+        jobs = [with_split(job, options) for job in prepare_all(opened, options)]
+        _check_alike(run, fingerprint_of(jobs, options))
         _acknowledge(run)
         counts = {"originals": run.originals, "replayed": repairs.made}
-        return write_jobs([replace(job, replayed=counts)], run.out, options, watch)
+        jobs = [replace(job, replayed=counts) for job in jobs]
+        return write_jobs(jobs, run.out, options, watch, limit=options.limit)
 
 
 def _run_of(quarantine: Path) -> Run:

@@ -114,26 +114,35 @@ def report_of(
     job: Job,
     ledger: Ledger,
     progress: Progress,
+    jobs: Sequence[Job] = (),
     *,
     written: Sequence[Written] = (),
     seconds: float = 0.0,
 ) -> Report:
-    """Account for a run: the ledger, the sources with their hashes, and what was written."""
-    template = job.text.template
+    """Account for a run: the ledger, the sources with their hashes, and what was written.
+
+    `jobs` are all of the run, where `job` is the last of several.
+    """
+    jobs = jobs or (job,)
+    templates = (one.text.template for one in jobs if one.text.form != "messages")
+    template = next(filter(None, templates), None)
     data = {
         "type": job.options.type,
         "table": job.table.name(),
         "to": job.options.to,
-        "template": template.name if template and job.text.form != "messages" else None,
+        "template": template.name if template else None,
         **ledger.as_dict(),
-        "warnings": _with_extra_columns(ledger.warnings, job),
+        "warnings": _with_extra_columns(ledger.warnings, jobs),
         "bytes_read": progress.bytes_of_sources(),
         "bytes_written": sum(file.bytes for file in written),
         "seconds": round(seconds, 3),
         "sources": sources_of(job, progress),
-        "ignored_columns": list(job.ignored_columns),
+        "ignored_columns": list(dict.fromkeys(n for one in jobs for n in one.ignored_columns)),
         "open_columns": {
-            one.name: one.could_be for one in job.open_columns if one.name in ledger.unread
+            column.name: column.could_be
+            for one in jobs
+            for column in one.open_columns
+            if column.name in ledger.unread
         },
         "fmtkit": version("fmtkit"),
         "schema": {f.name: str(f.type) for f in job.schema},
@@ -141,9 +150,10 @@ def report_of(
     return Report(data, ())
 
 
-def _with_extra_columns(warnings: Mapping[str, int], job: Job) -> dict[str, int]:
+def _with_extra_columns(warnings: Mapping[str, int], jobs: Sequence[Job]) -> dict[str, int]:
     """Add the one warning that concerns a source and not a row: it is counted once for each."""
-    sources = sum(bool({*plan.ignored} - {*job.options.ignore}) for plan in job.plans)
+    plans = ((plan, job.options.ignore) for job in jobs for plan in job.plans)
+    sources = sum(bool({*plan.ignored} - {*ignored}) for plan, ignored in plans)
     extra = {"extra_columns": sources} if sources else {}
     return dict(sorted({**warnings, **extra}.items()))
 
