@@ -1,12 +1,17 @@
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -14,8 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fmtkit.core.errors import OutputExistsError, ResumeError, WriteError
+from fmtkit.writing import destinations
 from fmtkit.writing.folder_sink import FolderSink, find_resume
 from fmtkit.writing.formats import encode, find
+from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Progress
 from fmtkit.writing.task_output import TaskRecord
 
@@ -23,8 +30,12 @@ SCRIPT = Path(__file__).with_name("killed_runs.py")
 FINGERPRINT = {"sources": ["a"], "options": {"seed": 0}}
 
 
+def texts(number, count=10):
+    return [f"{number} {i} " * 50 for i in range(count)]
+
+
 def rows(number, count=10):
-    table = pa.table({"text": [f"{number} {i} " * 50 for i in range(count)]})
+    table = pa.table({"text": texts(number, count)})
     return encode(table, find("parquet"), "none")
 
 
@@ -248,7 +259,69 @@ def test_a_folder_that_appears_meanwhile_is_not_deleted(tmp_path):
     assert (tmp_path / "out" / "mine").exists()
 
 
-def test_a_lost_working_folder_is_an_error_not_a_loss(tmp_path):
+@pytest.fixture
+def no_locks(monkeypatch):
+    """Let the file system have no locks, as some network file systems."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def test_a_second_run_is_refused_and_the_first_loses_nothing(tmp_path):
+    out = tmp_path / "out"
+    first = open_sink(out)
+    first.write(rows(0))
+    refused = pytest.raises(OutputExistsError, match=f"^another run is writing to {out}; wait for")
+    place = Destination(out, None)
+    for overwrite in (False, True):
+        with refused:
+            open_sink(out, overwrite=overwrite)
+        with refused:
+            destinations.refuse(place, (), overwrite=overwrite, resume=False)
+    with refused:
+        destinations.refuse(place, (), overwrite=False, resume=True)
+    with refused:
+        find_resume(out, FINGERPRINT)
+    first.finish(closing())
+    assert find_resume(out, FINGERPRINT).is_complete
+    assert pq.read_table(out / "data")["text"].to_pylist() == texts(0)
+    assert [*tmp_path.iterdir()] == [out]
+
+
+@pytest.mark.parametrize("end", ["suspend", "abort", "reject", "finish"])
+def test_a_run_that_has_ended_is_in_nobodys_way(tmp_path, end):
+    first = open_sink(tmp_path / "out")
+    first.write(rows(0))
+    given = {"reject": [{"fmtkit": "0"}], "finish": [closing()]}.get(end, [])
+    getattr(first, end)(*given)
+    open_sink(tmp_path / "out", overwrite=True).abort()
+
+
+def test_of_many_runs_that_begin_at_once_one_writes_all_its_rows(tmp_path):
+    barrier = Barrier(6)
+
+    def run(number: int) -> str:
+        barrier.wait()
+        try:
+            sink = open_sink(tmp_path / "out")
+            sink.write(rows(number))
+            sink.finish(closing())
+        except OutputExistsError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(6) as pool:
+        done = [*pool.map(run, range(6))]
+    assert done.count("") == 1
+    known = re.compile("|another run is writing to .*|.* exists already; --overwrite replaces it")
+    assert all(map(known.fullmatch, done)), done
+    assert pq.read_table(tmp_path / "out/data")["text"].to_pylist() == texts(done.index(""))
+    assert find_resume(tmp_path / "out", FINGERPRINT).is_complete
+
+
+def test_a_lost_working_folder_is_an_error_not_a_loss(tmp_path, no_locks):
     first = open_sink(tmp_path / "out")
     first.write(rows(0))
     second = open_sink(tmp_path / "out")
@@ -260,7 +333,16 @@ def test_a_lost_working_folder_is_an_error_not_a_loss(tmp_path):
     assert pq.read_table(data)["text"][0].as_py().startswith("1 0")
 
 
-def test_a_run_whose_workers_write_stops_when_another_begins_or_resumes(tmp_path):
+def test_a_run_whose_working_folder_is_gone_says_so(tmp_path, no_locks):
+    for step in ("write", "finish", "reject"):
+        first = open_sink(tmp_path / "out")
+        open_sink(tmp_path / "out").abort()
+        given = {"write": rows(0), "finish": closing(), "reject": {"fmtkit": "0"}}[step]
+        with pytest.raises(WriteError, match="is being written by another run; this one stops"):
+            getattr(first, step)(given)
+
+
+def test_a_run_whose_workers_write_stops_when_another_begins_or_resumes(tmp_path, no_locks):
     for resumes in (False, True):
         out = tmp_path / str(resumes) / "out"
         first = open_sink(out)

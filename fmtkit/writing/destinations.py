@@ -15,6 +15,7 @@ from fmtkit.writing.folder_sink import FolderSink, ResumePoint
 from fmtkit.writing.object_sinks import ObjectFile, ObjectFileSink, ObjectFolderSink, Resumption
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.outputs import Destination, read_json, refuse_sources
+from fmtkit.writing.run_lock import RunLock
 from fmtkit.writing.sinks import FileSink, Sink
 
 
@@ -122,6 +123,7 @@ def refuse(out: Destination, sources: Iterable[str], *, overwrite: bool, resume:
     elif out.format is None:
         folders = (path, partial_name(path), working_folder.failed_name(path))
         refuse_sources(sources, folders=folders)
+        RunLock(path, partial_name(path)).refuse_taken()
         if not (resume and working_folder.is_whole(path)):
             working_folder.refuse_folder(path, overwrite=overwrite)
     else:

@@ -23,6 +23,7 @@ from fmtkit.writing.formats import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
 from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile
+from fmtkit.writing.run_lock import RunLock
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
 from fmtkit.writing.task_output import LocalPlace, TaskRecord
 from fmtkit.writing.working_folder import (
@@ -70,8 +71,10 @@ def find_resume(path: Path, fingerprint: Mapping[str, Any]) -> ResumePoint | Non
 
     Raises:
         ResumeError: if input, options, template or version are not what they were.
+        OutputExistsError: if another run writes there now.
     """
     work = WorkingFolder(path)
+    RunLock(path, work.root).refuse_taken()
     with writing(path):
         work.restore()
     found = journal.load(work.journal)
@@ -123,12 +126,13 @@ class FolderSink:
         self.report: Mapping[str, Any] = {}
         self._kept = path
         """Where the report and the quarantine end up."""
-        refuse_folder(path, overwrite=self._overwrite)
-        with writing(path):
-            if resume is None:
-                self._begin()
-            else:
-                self._work.take_back(self._journal, format)
+        with self._work.claimed() as self._lock:
+            refuse_folder(path, overwrite=self._overwrite)
+            with writing(path):
+                if resume is None:
+                    self._begin()
+                else:
+                    self._work.take_back(self._journal, format)
         self._journal_file = JournalFile(self._work.journal, is_new=resume is None)
         self._moves: dict[str, str] = {}
         """Shards that no checkpoint names yet: the worker's name of each, and its final name."""
@@ -162,6 +166,7 @@ class FolderSink:
         if not encoded.rows:
             return
         if split not in self._open:
+            self._journal_file.check()
             name = working_name(split, self._counts[split], self._format)
             self._open[split] = RowFile(self._work.data / name, self._format, hashed=True)
         self._open[split].write(encoded)
@@ -246,6 +251,7 @@ class FolderSink:
 
     def finish(self, closing: Closing) -> list[Written]:
         """Give shards their final names, write manifest and report, put the folder in place."""
+        self._journal_file.check()
         self._close_shards(closing.metadata)
         if self._adopted and self._checkpoint_due is not None:
             self._checkpoint(self._checkpoint_due)
@@ -261,6 +267,7 @@ class FolderSink:
         names += [_entry_of(path) for path in (manifest, *further)]
         self._put_in_place(closing.report(written), names)
         self._remove_failed()
+        self._lock.release()
         return written
 
     def _manifest(self, given: Mapping[str, Any], written: Sequence[Written]) -> dict[str, Any]:
@@ -278,6 +285,7 @@ class FolderSink:
 
     def reject(self, report: Mapping[str, Any]) -> None:
         """Keep only the quarantine and the report; next to an earlier folder, in one of their own."""
+        self._journal_file.check()
         self._discard_shards()
         self._journal_file.close()
         # If it is killed after this, a resumed run starts again and ends in the same way.
@@ -287,6 +295,7 @@ class FolderSink:
             if is_whole(self.path):
                 self._kept = failed_name(self.path)
         self._put_in_place(report, [])
+        self._lock.release()
 
     def _put_in_place(self, report: Mapping[str, Any], files: list[dict[str, Any]]) -> None:
         self._quarantine.publish()
@@ -321,6 +330,7 @@ class FolderSink:
         self._journal_file.close()
         self._discard_shards()
         self._quarantine.leave()
+        self._lock.release()
 
     def _discard_shards(self) -> None:
         for rows in self._open.values():
@@ -334,6 +344,7 @@ class FolderSink:
         self._quarantine.discard()
         with writing(self.path):
             self._work.remove()
+        self._lock.release()
 
 
 def _named(file: Written) -> dict[str, Any]:

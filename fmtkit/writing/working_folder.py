@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from fmtkit.writing.outputs import (
     read_json,
     refuse_unless_as_written,
 )
+from fmtkit.writing.run_lock import LOCK, RunLock
 from fmtkit.writing.task_output import LocalPlace
 
 MANIFEST, REPORT, QUARANTINE = "manifest.json", "report.json", "quarantine.jsonl"
 _FINAL = re.compile(r"(.+-\d{5,})-of-\d{5,}\.(\w+)")
 """The name of a shard once it is known how many there are."""
-_WORKING = frozenset({"journal.json", ".journal.json.partial", "out", "old", "tasks"})
+_WORKING = frozenset({LOCK, "journal.json", ".journal.json.partial", "out", "old", "tasks"})
 
 
 class WorkingFolder:
@@ -52,7 +53,7 @@ class WorkingFolder:
 
     def begin(self, journal: Journal) -> None:
         """Start with only a journal."""
-        self.remove()
+        self._clear()
         self.data.mkdir(parents=True)
         journal.save(self.journal)
         sync_folder(self.root.parent)
@@ -122,8 +123,43 @@ class WorkingFolder:
 
     def remove(self) -> None:
         """Delete the working folder, if there is one."""
-        if self.root.exists():
-            shutil.rmtree(self.root)
+        if not self.root.exists():
+            return
+        self._clear()
+        (self.root / LOCK).unlink(missing_ok=True)
+        try:
+            self.root.rmdir()
+        except OSError:
+            if not (self.root / LOCK).exists():  # else another run has begun there
+                raise
+
+    def _clear(self) -> None:
+        for path in self.root.iterdir() if self.root.exists() else ():
+            if path.name != LOCK:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def refuse_foreign(self) -> None:
+        """Raise OutputExistsError where something else has the name."""
+        foreign = [path for path in self.root.glob("*") if path.name not in _WORKING]
+        if foreign or (os.path.lexists(self.root) and not self.root.is_dir()):
+            raise OutputExistsError(
+                f"{self.root} is not what a run left; choose another OUT or move it away"
+            )
+
+    @contextmanager
+    def claimed(self) -> Iterator[RunLock]:
+        """Lock it for a run, and leave nothing but what was there if that cannot begin."""
+        lock = RunLock(self.path, self.root)
+        with writing(self.path):
+            self.refuse_foreign()
+            lock.take()
+        try:
+            yield lock
+        except BaseException:
+            if not self.journal.exists() and not self.out.exists():
+                self.remove()
+            lock.release()
+            raise
 
 
 def working_name(split: str, index: int, format: str) -> str:
@@ -137,14 +173,13 @@ def failed_name(path: Path) -> Path:
 
 
 def refuse_folder(path: Path, *, overwrite: bool) -> None:
-    """Raise OutputExistsError unless `path` may be written; restore what a killed run moved aside."""
+    """Raise OutputExistsError unless `path` may be written; restore what a killed run moved aside.
+
+    That no run writes there now is for the caller to know (`RunLock`).
+    """
     work = WorkingFolder(path)
     with writing(path):
-        foreign = sorted(p.name for p in work.root.glob("*") if p.name not in _WORKING)
-        if foreign or (os.path.lexists(work.root) and not work.root.is_dir()):
-            raise OutputExistsError(
-                f"{work.root} is not what a run left; choose another OUT or move it away"
-            )
+        work.refuse_foreign()
         work.restore()
         refuse_existing(path, overwrite=overwrite)
         if is_whole(path):
