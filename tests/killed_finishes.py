@@ -1,26 +1,26 @@
 """Kill an output at each rename and removal; a script for test_killed_finishes.py.
 
-    killed_finishes.py FOLDER NAME
+    killed_finishes.py FOLDER NAME [NAME ...]
 
-For n = 1, 2, ... until a run ends alive: the run to OUT NAME is killed before its n-th rename or removal, and
+For each NAME and n = 1, 2, ... until a run ends alive: the run to OUT NAME is killed before its n-th rename or removal, and
 then, each over what that left, the same run, one of other rows, and one to a file of the same stem go to
 their ends. Nothing is asked to be overwritten. Prints how many runs were killed.
 """
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import pyarrow as pa
+from kills import Kills
 
 from fmtkit.core.errors import FmtkitError
 from fmtkit.writing import destinations, formats
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.sinks import Closing, Progress
 
-EVENTS = ("os.rename", "os.remove", "os.rmdir")
+KILLS = Kills(("os.rename", "os.remove", "os.rmdir"))
 RUNS = {"same": (5, b"bad\n"), "corrected": (6, b"")}
 """How many rows each writes, and its quarantine."""
 
@@ -40,31 +40,17 @@ def write(out: Path, rows: int, bad: bytes, *, overwrite: bool) -> None:
 
 
 def refusal(folder: Path, name: str, run: str, kill_at: int = 0, *, overwrite: bool = False) -> str:
-    """Write in a child; return its error, "killed", or nothing."""
-    said = folder.parent / "said"
-    said.unlink(missing_ok=True)
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        if status:
-            assert os.WTERMSIG(status) == signal.SIGKILL, status
-            return "killed"
-        return said.read_text() if said.exists() else ""
-    left = kill_at
+    """Write; return the error, "killed", or nothing."""
+    said = ""
 
-    def count(event: str, _: object) -> None:
-        nonlocal left
-        if event in EVENTS:
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def work() -> None:
+        nonlocal said
+        try:
+            write(folder / name, *RUNS[run], overwrite=overwrite)
+        except FmtkitError as error:
+            said = str(error)
 
-    sys.addaudithook(count)
-    try:
-        write(folder / name, *RUNS[run], overwrite=overwrite)
-    except FmtkitError as error:
-        said.write_text(str(error))
-    os._exit(0)
+    return "killed" if KILLS.killed_at(kill_at, work) else said
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -129,4 +115,9 @@ def check_foreign(killed: Path, name: str, event: int) -> None:
 
 
 if __name__ == "__main__":
-    print(main(Path(sys.argv[1]), sys.argv[2]))
+    # A kill loses nothing that was written: only a power failure needs what is forced to the disk.
+    os.fsync = lambda _: None
+    for given in sys.argv[2:]:
+        place = Path(sys.argv[1]) / given
+        place.mkdir()
+        print(main(place, given))

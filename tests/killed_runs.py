@@ -1,4 +1,4 @@
-"""Run a folder sink over fixed blocks, and kill it with SIGKILL; a script for test_folder_sink.py.
+"""Run a folder sink over fixed blocks, and kill it; a script for test_folder_sink.py.
 
     killed_runs.py OUT
         one run, resumed if there is something to resume
@@ -18,13 +18,13 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+from kills import Kills
 
 from fmtkit.core.atomic import PartialFile
 from fmtkit.core.codes import Reject
@@ -36,7 +36,8 @@ from fmtkit.writing.sinks import Closing, FileSink, Progress
 
 FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}
 BLOCKS = [(source, block) for source in range(2) for block in range(5)]
-EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
+KILLS = Kills(("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"))
+WHOLE_WRITE = PartialFile.write
 
 
 def rows(place: tuple[int, int], split: str, count: int) -> pa.Table:
@@ -97,34 +98,17 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def killed_at(event: int, work: Callable[[], None]) -> bool:
-    """Work in a child that is killed at its `event`-th event; say whether it was."""
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status) or status == 0, status
-        return os.WIFSIGNALED(status)
-    left = event
+    """Work until its `event`-th event; say whether it came to that."""
+    return KILLS.killed_at(event, work)
 
-    def count(name: str) -> None:
-        nonlocal left
-        if name not in EVENTS:  # the kill is an event itself
-            return
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(lambda name, _: count(name))
-    whole = PartialFile.write
-
-    def write(file: PartialFile, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        whole(file, view[: len(view) // 2])
-        count("open")
-        whole(file, view[len(view) // 2 :])
-
-    PartialFile.write = write
-    work()
-    os._exit(0)
+def half_written(file: PartialFile, chunk: bytes) -> None:
+    """Write so that a kill may come in the middle."""
+    KILLS.happens("write")
+    view = memoryview(chunk)
+    WHOLE_WRITE(file, view[: len(view) // 2])
+    KILLS.happens("open")
+    WHOLE_WRITE(file, view[len(view) // 2 :])
 
 
 def write_other(out: Path) -> None:
@@ -217,6 +201,10 @@ def kill_files_everywhere(
 
 
 if __name__ == "__main__":
+    # A kill loses nothing that was written: only a power failure needs what is forced to the disk.
+    os.fsync = lambda _: None
+    if len(sys.argv) > 2:
+        PartialFile.write = half_written
     if len(sys.argv) == 6:
         name, step, again, kind, before = sys.argv[1:]
         print(
