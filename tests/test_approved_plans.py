@@ -139,6 +139,43 @@ def refused(config: dict[str, Any]) -> str:
             {"micro_batch_size": 33},
             "32 rows are fewer than one batch of 33, and kto trains on full batches only",
         ),
+        (
+            "sft",
+            {**LORA, "lora_target_modules": r".*\.q_prj"},
+            "lora_target_modules: base_model has no module '.*\\\\.q_prj'",
+        ),
+        (
+            "sft",
+            {**LORA, "lora_target_modules": ["q_proj", "norm"]},
+            "lora_target_modules: model.norm is no linear layer or embedding",
+        ),
+        (
+            "sft",
+            {**LORA, "lora_target_modules": r".*mlp"},
+            "lora_target_modules: model.layers.0.mlp is no linear layer or embedding",
+        ),
+        (
+            "sft",
+            {**LORA, "lora_target_parameters": ["mlp.gate"]},
+            "lora_target_parameters: base_model has no parameter 'mlp.gate'",
+        ),
+        (
+            "sft",
+            {"overrides_of_model_config": {"rope_tetha": 2.0}},
+            "a llama model has no setting 'rope_tetha'; did you mean 'rope_theta'?",
+        ),
+        (
+            "sft",
+            {"overrides_of_model_config": {"hidden_size": 32}},
+            "overrides_of_model_config.hidden_size: the weights of base_model are for 64, not 32",
+        ),
+        ("sft", {"num_epochs": 0, "max_steps": -1}, "num_epochs: 0 makes no step"),
+        ("sft", {"seed": 2**32}, "seed: 4294967296 is not a whole number from 0 to 4294967295"),
+        (
+            "grpo",
+            {"micro_batch_size": 34, "gradient_accumulation_steps": 1},
+            "16 prompts are fewer than one batch of 17, and grpo trains on full batches only",
+        ),
         ("online_dpo", {"val_set_size": 2}, "val_set_size: TRL's trainer for online_dpo cannot"),
         ("gkd", {"sample_packing": True}, "sample_packing: gkd's own collator pads its rows"),
         ("gkd", {"padding_free": True}, "padding_free: gkd's own collator pads its rows"),
@@ -194,8 +231,9 @@ def test_names_of_modules_that_only_some_models_have_are_a_note(config):
         {"lora_target_linear": True, "lora_modules_to_save": ["embed_tokens", "lm_head"]},
     ],
 )
-def test_modules_that_a_model_has_pass(config, keys):
-    train(config("sft", **LORA, **keys), dry_run=True)
+def test_names_that_a_model_has_pass(config, keys):
+    overrides = {"rope_theta": 2.0, "rms_norm_eps": 1e-5, "hidden_size": 64, "use_cache": False}
+    train(config("sft", **LORA, **keys, overrides_of_model_config=overrides), dry_run=True)
 
 
 def test_names_are_not_judged_where_weights_are_renamed_when_they_are_loaded(

@@ -40,7 +40,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_steps", "steps", "trainer", "optimizer steps; overrides num_epochs"),
     Key(
         "seed",
-        "natural",
+        "seed",
         "trainer",
         "seed of new weights, dropout and the order of rows, and of the evaluation split and random pairs",
     ),

@@ -14,6 +14,7 @@ from fmtkit.training.planning import (
     checks,
     dataset_entries,
     first_rows,
+    model_overrides,
     refusals,
     schedules,
     trainable,
@@ -144,6 +145,12 @@ RUN: tuple[Check[Run], ...] = (
         "files",
         "keys that name modules or weights which a local model does not have",
         weight_names.find,
+    ),
+    Check(
+        "model_overrides",
+        "files",
+        "`overrides_of_model_config` that a local model does not have, or that its weights do not fit",
+        model_overrides.find,
     ),
     Check(
         "tokenizer",

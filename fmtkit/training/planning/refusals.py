@@ -431,6 +431,8 @@ def _steps(config: Config, _: Runner) -> str | None:
     for name in ("eval", "save"):
         if config.get(f"{name}s_per_epoch") and config.get(f"{name}_steps"):
             return f"{name}s_per_epoch sets {name}_steps; keep one"
+    if config.get("num_epochs") == 0 and config.get("max_steps") in {None, -1}:
+        return "num_epochs: 0 makes no step; write 1 or more, or max_steps"
     if config.get("warmup_ratio") and config.get("warmup_steps"):
         return "warmup_ratio and warmup_steps both set the warm-up; keep one"
     return None
@@ -503,7 +505,7 @@ RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
         _evaluation,
     ),
     ("plugin", "axolotl plugins without a counterpart", _missing_plugin),
-    ("two_schedules", "two keys that set the same schedule", _steps),
+    ("two_schedules", "two keys that set the same schedule, and a schedule of no step", _steps),
 )
 """Code, what is refused, and the function that returns the reason, or None."""
 

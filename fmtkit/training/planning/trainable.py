@@ -60,12 +60,14 @@ def find_no_batch(run: Run) -> Problem | None:
     left = rows - _held_out(run, rows)
     if not 0 < left < batch:
         return None
+    runner = run.plan.runner
     why = (
-        f"{run.plan.method} trains on full batches only"
-        if run.plan.runner.whole_batch
+        f"{runner.method} trains on full batches only"
+        if runner.whole_batch or runner.group
         else "dataloader_drop_last leaves an incomplete one out"
     )
-    are = "row is" if left == 1 else "rows are"
+    what = "prompt" if runner.group else "row"
+    are = f"{what} is" if left == 1 else f"{what}s are"
     text = f"micro_batch_size: {left:,} {are} fewer than one batch of {batch:,}, and {why}"
     return Problem("", text, "micro_batch_size", OptionError)
 
@@ -73,12 +75,26 @@ def find_no_batch(run: Run) -> Problem | None:
 def _full_batch(plan: "Plan") -> int | None:
     """Return how many rows a batch of all processes takes, if only full ones are trained on."""
     values = {a.name: a.value for a in plan.resolution.trainer.values()}
-    size = values.get("per_device_train_batch_size", 8)
-    needs_all = plan.runner.whole_batch or values.get("dataloader_drop_last") is True
-    # Packing makes other rows of them; a method that samples groups answers, not rows.
-    if not needs_all or values.get("packing") is True or plan.runner.group:
+    runner, size = plan.runner, values.get("per_device_train_batch_size", 8)
+    needs_all = runner.whole_batch or values.get("dataloader_drop_last") is True
+    # Packing makes other rows of them; of the asynchronous trainer's answers there is no batch.
+    if values.get("packing") is True or runner.needs_cuda or not isinstance(size, int):
         return None
-    return size * (processes_of(plan.config, plan.launch) or 1) if isinstance(size, int) else None
+    if runner.group:
+        return _full_groups(plan, values, size)
+    return size * (processes_of(plan.config, plan.launch) or 1) if needs_all else None
+
+
+def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int | None:
+    """Return to how many prompts answers are generated at a time: TRL's sampler drops what is left over."""
+    steps = values.get("steps_per_generation") or values.get("gradient_accumulation_steps") or 1
+    together = size * (processes_of(plan.config, plan.launch) or 1)
+    answers = values.get("generation_batch_size") or (
+        together * steps if isinstance(steps, int) else None
+    )
+    group = values.get("num_generations", plan.runner.group)
+    is_known = isinstance(answers, int) and isinstance(group, int) and group > 0
+    return answers // group if is_known else None  # type: ignore[operator]
 
 
 def find_one_label(run: Run) -> str | None:

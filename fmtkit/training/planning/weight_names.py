@@ -4,9 +4,8 @@ Only headers are read. A model whose experts are joined when it is loaded has ot
 to the training process.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fmtkit.core.errors import OptionError, near_match
@@ -20,6 +19,10 @@ _ALL_LINEAR = "all-linear"
 _SHOWN = 12
 
 
+_PREFIXES = ("", "model.", "transformer.", "gpt_neox.", "model.language_model.")
+"""What a model may have before the names in its files, which may be those of the model without its head."""
+
+
 def find(run: Run) -> Iterator[Problem]:
     """Yield keys that name no module or weight of a local model."""
     config = run.plan.config
@@ -28,41 +31,72 @@ def find(run: Run) -> Iterator[Problem]:
         return
     modules = _modules(weights)
     if config.get("adapter"):
-        yield from _targets(config.get("lora_target_modules"), modules)
+        yield from _targets(config.get("lora_target_modules"), weights, modules)
         saved = config.get("lora_modules_to_save")
         absent = [n for n in _listed(saved) if not any(m.endswith(n) for m in modules)]
         yield from (_absent("lora_modules_to_save", name, modules) for name in absent)
+        for name in _listed(config.get("lora_target_parameters")):
+            if not any(weight.endswith(name) for weight in weights):
+                text = f"lora_target_parameters: base_model has no parameter {name!r}"
+                yield Problem("", text, "lora_target_parameters", OptionError)
     patterns = _listed(config.get("unfrozen_parameters"))
     chosen = [freezing.read(pattern).name for pattern in patterns]
     named = [*weights, *(f"{head}.weight" for head in _HEADS)]
+    named = [prefix + name for name in named for prefix in _PREFIXES]
     if chosen and not any(one.match(name) for one in chosen for name in named):
-        text = f"unfrozen_parameters: {patterns} match no parameter of base_model, such as {weights[0]}"
+        text = (
+            f"unfrozen_parameters: {patterns} match no parameter of base_model, such as {named[0]}"
+        )
         yield Problem("", text, "unfrozen_parameters", OptionError)
 
 
-def _targets(given: object, modules: Iterable[str]) -> Iterator[Problem]:
-    """Yield names of which an adapter finds no module, if it finds none at all; others are a note."""
+def _targets(
+    given: object, weights: Mapping[str, int], modules: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield names for which there is no layer that an adapter can change.
+
+    A list may have names that only other models have: those are a note.
+    """
     key = "lora_target_modules"
-    if isinstance(given, str) and given != _ALL_LINEAR:
+    names = _listed(given)
+    if not names or given == _ALL_LINEAR:
+        return
+    if isinstance(given, str):
         try:
-            re.compile(given)
+            pattern = re.compile(given)
         except re.error as error:
             text = f"{key}: {given!r} is not a regular expression: {error}"
             yield Problem("", text, key, OptionError)
-        return
-    names = _listed(given)
-    absent = _without_module(names, modules)
-    if names and len(absent) == len(names):
-        yield from (_absent(key, name, modules) for name in absent[:1])
+            return
+        found = [m for m in modules if any(pattern.fullmatch(p + m) for p in _PREFIXES)]
+    else:
+        found = [m for m in modules if _is_one_of(m, names)]
+    if not found and _ALL_LINEAR not in names:
+        yield _absent(key, names[0], modules)
+    layers = {name.rpartition(".")[0] for name, dimensions in weights.items() if dimensions > 1}
+    unfit = next((m for m in found if m not in layers and m not in _HEADS), None)
+    if unfit is not None:
+        text = (
+            f"{key}: {unfit} is no linear layer or embedding, which are all that an adapter can change; "
+            "name those inside it, or write lora_target_linear: true"
+        )
+        yield Problem("", text, key, OptionError)
+
+
+def _is_one_of(module: str, names: Iterable[str]) -> bool:
+    return any(module == name or module.endswith(f".{name}") for name in names)
 
 
 def notes(run: Run) -> list[str]:
     """Return a note on names of which an adapter has no module, where it has others."""
     weights = _weights(Path(run.plan.model or "").expanduser())
-    if not weights or not run.plan.config.get("adapter"):
+    names = run.plan.config.get("lora_target_modules")
+    if not weights or not run.plan.config.get("adapter") or not isinstance(names, list):
         return []
-    names = _listed(run.plan.config.get("lora_target_modules"))
-    absent = _without_module(names, _modules(weights))
+    modules = _modules(weights)
+    absent = [
+        name for name in map(str, names) if name != _ALL_LINEAR and not _has_module(name, modules)
+    ]
     if not absent or len(absent) == len(names):
         return []
     return [
@@ -70,13 +104,8 @@ def notes(run: Run) -> list[str]:
     ]
 
 
-def _without_module(names: Iterable[str], modules: Iterable[str]) -> list[str]:
-    known = [*modules]
-    return [
-        name
-        for name in names
-        if name != _ALL_LINEAR and not any(m == name or m.endswith(f".{name}") for m in known)
-    ]
+def _has_module(name: str, modules: Iterable[str]) -> bool:
+    return any(_is_one_of(module, [name]) for module in modules)
 
 
 def _absent(key: str, name: str, modules: Iterable[str]) -> Problem:
@@ -91,16 +120,18 @@ def _listed(value: object) -> list[str]:
     return [str(one) for one in (value if isinstance(value, list) else [value] if value else [])]
 
 
-def _weights(folder: Path) -> list[str]:
-    """Return the names of a model's weights; none where they are elsewhere, or are joined on loading."""
-    names: list[str] = []
+def _weights(folder: Path) -> dict[str, int]:
+    """Return the names of a model's weights, each with the number of its dimensions.
+
+    None where they are elsewhere, or are joined on loading.
+    """
+    files = (f for f in folder.glob("*.safetensors") if checkpoints.fault_of_file(f) is None)
+    shapes = [checkpoints.shapes_of(file) for file in sorted(files)]
+    weights = {name: len(shape) for one in shapes for name, shape in one.items()}
     for index in sorted(folder.glob("*.safetensors.index.json")):
-        if checkpoints.fault_of_file(index) is None:
-            names += json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
-    if not names:
-        files = (f for f in folder.glob("*.safetensors") if checkpoints.fault_of_file(f) is None)
-        names = [name for file in sorted(files) for name in checkpoints.tensor_names(file)]
-    return [] if any("expert" in name for name in names) else names
+        if checkpoints.fault_of_file(index) is None and checkpoints.missing_shard(index):
+            return {}
+    return {} if any("expert" in name for name in weights) else weights
 
 
 def _modules(weights: Iterable[str]) -> list[str]:

@@ -182,11 +182,11 @@ def _safetensors_fault(file: Path) -> str | None:
     return f"{file.name} {how}: it has {size:,} of {needed:,} bytes"
 
 
-def tensor_names(file: Path) -> list[str]:
-    """Return the names of the tensors in a complete file, from its header."""
+def shapes_of(file: Path) -> dict[str, list[int]]:
+    """Return the shapes of the tensors in a complete file by their names, from its header."""
     with file.open("rb") as opened:
         header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return [name for name in header if name != "__metadata__"]
+    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
 
 
 def _archive_fault(file: Path) -> str | None:

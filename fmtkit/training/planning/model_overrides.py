@@ -1,0 +1,66 @@
+"""`overrides_of_model_config` of a local model: names that it has, and sizes that its weights have."""
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fmtkit.core.errors import OptionError, near_match
+from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.trainer_source import module_named
+from fmtkit.training.run import checkpoints
+
+_KEY = "overrides_of_model_config"
+_OF_ANY = frozenset({"rope_theta", "rope_scaling", "partial_rotary_factor"})
+"""Names of former versions that transformers still reads."""
+_SIZES = frozenset({"hidden_size", "intermediate_size", "vocab_size", "head_dim"})
+"""Values by which the shapes of the weights are determined."""
+
+
+def find(run: Run) -> Iterator[Problem]:
+    """Yield overrides of names that the model's config does not have, and of sizes."""
+    given, file = run.plan.config.get(_KEY), Path(run.plan.model or "").expanduser() / "config.json"
+    if not isinstance(given, Mapping) or not file.is_file() or checkpoints.fault_of_file(file):
+        return
+    facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    known = _names(str(facts.get("model_type")))
+    for name, value in given.items():
+        text = None
+        has = known | facts.keys() | _OF_ANY
+        if known and name not in has:
+            near = near_match(str(name), sorted(has))
+            hint = f"; did you mean {near!r}?" if near else ""
+            text = f"{_KEY}: a {facts.get('model_type')} model has no setting {name!r}{hint}"
+        elif name in _SIZES and name in facts and facts[name] != value:
+            text = (
+                f"{_KEY}.{name}: the weights of base_model are for {facts[name]}, not {value}: their shapes "
+                "cannot be changed"
+            )
+        if text is not None:
+            yield Problem("", text, _KEY, OptionError)
+
+
+@cache
+def _names(model_type: str) -> frozenset[str]:
+    """Return the settings of a type of model, from the source of its config; none where it is elsewhere."""
+    module = module_named(f"transformers.models.{model_type}.configuration_{model_type}")
+    common = module_named("transformers.configuration_utils")
+    if module is None or common is None:
+        return frozenset()
+    return frozenset(name for one in (module, common) for name in _settings(one.tree))
+
+
+def _settings(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.FunctionDef(name="__init__", args=arguments):
+                yield from (a.arg for a in (*arguments.args, *arguments.kwonlyargs))
+            case ast.Assign(targets=[ast.Name(id="attribute_map")], value=ast.Dict(keys=keys)):
+                yield from (k.value for k in keys if isinstance(k, ast.Constant))
+            case ast.AnnAssign(target=ast.Attribute(attr=name)) | ast.Attribute(attr=name):
+                yield name
