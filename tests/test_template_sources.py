@@ -1,10 +1,12 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fmtkit.converting import typenames
 from fmtkit.core.errors import TemplateError, UnknownNameError
 from fmtkit.rendering import template_sources
 
@@ -130,3 +132,52 @@ for name in ("glm4_moe", "aya", "trl:qwen3"):
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["llama3", "False", "True", "True", "True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("qwen2.5", "qwen2_5"),
+        ("Qwen-2.5", "qwen2_5"),
+        ("phi4", "phi_4"),
+        ("phi-3.5", "phi3_5"),
+        ("Llama-3.1", "llama3_1"),
+        ("gpt-oss", "gptoss"),
+        ("ChatML", "chatml"),
+        ("chatlm", "chatml"),
+        ("gmma3", "gemma3"),
+        ("mistral-v3", "mistral_v3"),
+        *((name, None) for name in ("llama2", "llama-2", "llama3.3", "vicuna", "phi", "")),
+    ],
+)
+def test_a_name_in_another_spelling_is_meant_and_another_model_is_not(name, meant):
+    assert template_sources.meant(name) == meant
+
+
+def test_an_unknown_model_is_said_to_have_its_template_in_its_tokenizer():
+    with pytest.raises(UnknownNameError) as caught:
+        template_sources.find_model_template("llama2")
+    assert "did you mean" not in str(caught.value)
+    assert "is in its tokenizer (tokenizer_default)" in str(caught.value)
+
+
+def test_gemma_2_has_the_template_of_gemma():
+    for find in (template_sources.find_model_template, template_sources.find_family):
+        assert find("gemma2").source == find("gemma").source
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("qwen2.5.intel", "did you mean 'qwen2_5.intel'?"),
+        ("Qwen3.intel", "did you mean 'qwen3.intel'?"),
+        ("phi4.intel", "write intel, with --chat-template tokenizer_default --tokenizer ORG/MODEL"),
+        (
+            "phi_4.intel",
+            "write intel, with --chat-template tokenizer_default --tokenizer ORG/MODEL",
+        ),
+    ],
+)
+def test_a_type_with_a_misspelt_template_says_how_it_is_written(name, advice):
+    with pytest.raises(UnknownNameError, match=re.escape(advice)):
+        typenames.read(name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fmtkit.columns.instructions import style_of
 from fmtkit.core import runner
-from fmtkit.core.errors import OptionError, UnknownNameError, near_match
+from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.formats import registry
 
 MODEL_TEMPLATE_SOURCES = frozenset({"chat_template", "bradley_terry"})
@@ -173,10 +173,19 @@ def _unknown(name: str, known: set[str]) -> UnknownNameError:
         )
     if name in templates:
         return _said(name, f"{name} is a template: write {name}.SOURCE, such as {name}.intel")
-    if dot and rest in known:
-        near = near_match(head, templates)
-        if near:
-            return _said(name, f"did you mean '{near}.{rest}'?")
+    # A version has a point too: qwen2.5.intel.
+    for template, source in ((head, rest), name.rpartition(".")[::2]):
+        if not dot or source not in known:
+            continue
+        near = template_sources.meant(template)
+        if near is not None and template_sources.is_of_tokenizer(near):
+            return _said(
+                name,
+                f"{near} is the template of that model's own tokenizer: write {source}, with "
+                "--chat-template tokenizer_default --tokenizer ORG/MODEL",
+            )
+        if near is not None:
+            return _said(name, f"did you mean '{near}.{source}'?")
     return UnknownNameError(
         "type", name, known, "; `fmtkit types` and `fmtkit templates` list them"
     )

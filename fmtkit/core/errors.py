@@ -57,9 +57,12 @@ class FmtkitError(Exception):
 class UnknownNameError(FmtkitError, LookupError):
     """An unknown name, with the one that was probably meant."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], hint: str = "", near: str | None = ""
+    ) -> None:
         known = sorted(known)
-        near = near_match(name, known)
+        # Empty: the most similar name; else what the caller knows to be meant, or None for nothing.
+        near = near_match(name, known) if near == "" else near
         advice = f"did you mean {near!r}?" if near else f"{_listed(name, known)}{hint}"
         super().__init__(f"no {kind} named {name!r}; {advice}")
 

@@ -6,7 +6,9 @@ the *model*, with its BOS and its trimming: TRL's file if TRL is installed, sinc
 template by its source; else fmtkit's own of that model, which writes the same text.
 """
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -41,6 +43,7 @@ ALIASES = {
     "cohere": "trl:cohere",
     "deepseek_r1": "trl:deepseek_r1_distill",
     "deepseek_v3": "trl:deepseekv3",
+    "gemma2": "trl:gemma",
     "gemma3": "trl:gemma3",
     "gemma4": "trl:gemma4",
     "glm4_moe": "trl:glm4moe",
@@ -82,6 +85,8 @@ OF_THE_TOKENIZER = frozenset(
 MODEL_FIRST = frozenset(SHIPPED) & frozenset(MODELS)
 """Families of fmtkit whose name is that of a model, too."""
 
+LIKE = 0.8
+"""How similar a misspelt name is, from 0 to 1: less and it is that of another model."""
 TOKENIZER_DEFAULT = "tokenizer_default"
 TRL_PREFIX = "trl:"
 WITHOUT_TOKENIZER = {"bos_token": ""}
@@ -104,6 +109,60 @@ def is_known(name: str) -> bool:
         or name == TOKENIZER_DEFAULT
         or name.removeprefix(TRL_PREFIX) in trl_names()
     )
+
+
+def is_of_tokenizer(name: str) -> bool:
+    """Return whether a name means the template of the model's own tokenizer."""
+    return name == TOKENIZER_DEFAULT or name in OF_THE_TOKENIZER
+
+
+def meant(name: str) -> str | None:
+    """Return the known name that was probably meant, or None.
+
+    Spelling may differ, a version not: `qwen2.5` is qwen2_5 and `phi4` phi_4, but `llama2` is not llama3_2.
+    """
+    known = {one: _plain(one) for one in _known()}
+    asked = _plain(name)
+    alike = [one for one, plain in known.items() if plain == asked]
+    if alike:
+        return min(alike, key=lambda one: (one in ALIASES, one))
+    same = {plain: one for one, plain in sorted(known.items()) if _may_be(plain, asked)}
+    near = get_close_matches(asked, same, n=1, cutoff=LIKE)
+    return same[near[0]] if near else None
+
+
+def _may_be(plain: str, asked: str) -> bool:
+    """Return whether a misspelt name may be meant: that of a model with another initial or version is not."""
+    return plain[:1] == asked[:1] and _version(plain) == _version(asked)
+
+
+def unknown(name: str) -> UnknownNameError:
+    """Return the error for a name that no template has, with the one that was probably meant."""
+    near = meant(name)
+    if near is not None:
+        return UnknownNameError("template", name, [near], near=near)
+    advice = "; the template of another model is in its tokenizer (tokenizer_default), or a file PATH.jinja"
+    return UnknownNameError("template", name, _known(), advice, near=None)
+
+
+def _known() -> set[str]:
+    trained = {name for name in trl_names() if name.endswith(TRAINING_SUFFIX)}
+    return {
+        *SHIPPED,
+        *MODELS,
+        *ALIASES,
+        *trl_names(),
+        *OF_THE_TOKENIZER,
+        TOKENIZER_DEFAULT,
+    } - trained
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _version(name: str) -> str:
+    return re.sub(r"[^0-9]", "", name)
 
 
 def is_inline(name: str) -> bool:
@@ -130,7 +189,8 @@ def find_model_template(name: str, *, tokenizer: str | Path | None = None) -> Ch
     loaded = tokens.load(tokenizer) if tokenizer is not None else None
     if name == TOKENIZER_DEFAULT:
         return _tokenizer_default(loaded)
-    found = _of_model(name) if name in MODEL_FIRST else _find(name, loaded)
+    named = ALIASES[name].removeprefix(TRL_PREFIX) if name in ALIASES else name
+    found = _of_model(named) if named in MODEL_FIRST else _find(name, loaded)
     return found.with_tokens(loaded.special_tokens) if loaded else found
 
 
@@ -144,12 +204,11 @@ def _find(name: str, tokenizer: Tokenizer | None) -> ChatTemplate:
     name = ALIASES.get(name, name).removeprefix(TRL_PREFIX)
     if name in SHIPPED:
         return _shipped(name)
-    if name == TOKENIZER_DEFAULT or name in OF_THE_TOKENIZER:
+    if is_of_tokenizer(name):
         return _tokenizer_default(tokenizer)
     if name in MODELS or name in trl_names() or TRL_PREFIX + name in ALIASES.values():
         return _of_model(name)
-    known = {*SHIPPED, *ALIASES, *names(), TOKENIZER_DEFAULT}
-    raise UnknownNameError("template", name, known, "; a file must be named PATH.jinja")
+    raise unknown(name)
 
 
 def _shipped(name: str) -> ChatTemplate:

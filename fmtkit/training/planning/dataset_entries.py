@@ -513,13 +513,7 @@ def check_template(subject: Subject) -> Iterator[Problem]:
             yield Problem(
                 "", f"{key}: jinja: the template's text is missing; set chat_template_jinja", key
             )
-        elif name not in {
-            None,
-            "jinja",
-            "identity",
-            template_sources.TOKENIZER_DEFAULT,
-            *template_sources.OF_THE_TOKENIZER,
-        }:
+        elif name not in {None, "jinja", "identity"} and not template_sources.is_of_tokenizer(name):
             yield from _missing_template(str(name), key)
     text = config.text("chat_template_jinja")
     if text is not None:
