@@ -186,6 +186,7 @@ def test_rows_that_were_packed_into_one_are_taken_apart(tmp_path):
         assert found.rows["axolotl"] == 6
 
 
+@pytest.mark.slow
 def test_a_large_dataset_is_aligned_whatever_its_order_and_beginnings(tmp_path):
     """Hundreds of rows with one system prompt and like words: each finds its own."""
     import random

@@ -177,6 +177,7 @@ def test_every_page_is_in_the_index():
         assert page.name == "README.md" or f"]({page.name})" in index, page.name
 
 
+@pytest.mark.slow
 def test_the_demo_runs(tmp_path):
     blocks = _docs("blocks")
     folder = tmp_path / "docs" / "examples"

@@ -22,7 +22,7 @@ def write(path: Path, rows: list[dict[str, object]]) -> str:
     return str(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(pairs, min_size=1, max_size=6), st.sampled_from([1, 2, 5, 4096]))
 @example([("a b", "a")], 4096)
 @example([("é", "è"), ("xé", "xè")], 1)

@@ -21,6 +21,7 @@ from fmtkit.converting import ray_engine
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.validation import validate_sources
 from fmtkit.core.errors import FmtkitError
+from fmtkit.formats import registry
 from fmtkit.inspection import fingerprints, inspection
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.reports import survey_outputs
@@ -150,7 +151,20 @@ def test_the_report_of_copies_is_that_of_threads(tmp_path, monkeypatch, on_copie
     compare(made(tmp_path, SHORT), monkeypatch, LOOKED_AT[1:2])
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+def one_of_each_table() -> list[Any]:
+    """Give the cases, but for the first of each table with the mark slow."""
+    seen: set[str] = set()
+    given = []
+    for case in cases():
+        table = registry.named(case.name)[0].table
+        given.append(
+            pytest.param(case, id=str(case), marks=[pytest.mark.slow] if table in seen else [])
+        )
+        seen.add(table)
+    return given
+
+
+@pytest.mark.parametrize("case", one_of_each_table())
 def test_every_fixture_is_looked_at_alike_by_tasks(case, monkeypatch, on_copies):
     # Tasks of a few rows each: what is counted within one is counted again within its source.
     monkeypatch.setattr(parts, "PART_BYTES", 400)

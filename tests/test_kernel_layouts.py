@@ -33,6 +33,10 @@ pytestmark = pytest.mark.skipif(
 )
 TEMPLATES = ("chatml", "zephyr", "llama3", "gemma", "qwen3", "")
 """Without a template the rows are messages."""
+TRIED = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in {"zephyr", "llama3", "gemma"} else [])
+    for name in TEMPLATES
+]
 NASTY = (
     *("", " ", "\t\n", "\x1c", "\u2028", "\u00a0\u3000", "\u200b", "x", " x ", "\n\nx\n"),
     *("<|im_end|>", "a <|im_start", "</s>", "[INST]", "<start_of_turn>", "<think>a</think>b"),
@@ -121,7 +125,10 @@ def test_flat_types_and_lists_of_messages_are_laid_out(template):
 
 @pytest.mark.parametrize(
     ("template", "keep"),
-    [*((template, "") for template in TEMPLATES), ("chatml", "all"), ("", "all")],
+    [
+        *(pytest.param(*one.values, "", marks=one.marks) for one in TRIED),
+        *(("chatml", "all"), ("", "all")),
+    ],
 )
 def test_fixtures_become_the_same(template, keep):
     total = 0
@@ -180,7 +187,7 @@ def upset(value: list | dict, draw: random.Random) -> None:
         value[name] = draw.choice(more[name])
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("template", TRIED)
 def test_nasty_texts_become_the_same(template):
     draw = random.Random(template)
     total = 0

@@ -290,6 +290,7 @@ for number, (name, source, settings) in enumerate(json.load(sys.stdin)):
 """
 
 
+@pytest.mark.slow
 def test_no_fixture_makes_a_conversion_import_pandas(tmp_path):
     # Also those with bad rows, with columns that are not read, and of which nothing is left.
     pytest.importorskip("pandas")

@@ -256,6 +256,7 @@ def test_every_entry_of_a_report_is_an_attribute(tmp_path):
     assert not hasattr(report, "rows_writen")
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_keywords_and_results(tmp_path):
     pytest.importorskip("mypy")
     file = tmp_path / "used.py"

@@ -209,6 +209,7 @@ def test_a_damaged_array_is_read_to_its_end(tmp_path, text):
     assert sum(len(block.rejects) for block in source.blocks()) > 0
 
 
+@pytest.mark.slow
 def test_a_conversation_of_very_many_messages_is_rendered_in_linear_time(tmp_path):
     messages = [{"role": ("user", "assistant")[i % 2], "content": f"hi {i}"} for i in range(20_000)]
     row, other = {"messages": messages}, {"messages": messages[::-1][1:]}

@@ -118,6 +118,7 @@ talks = tools_of.with_calls() | dialogs() | in_parts(dialogs())
 rows = st.lists(st.tuples(talks, tools_of.tool_lists()), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @as_pinned
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(MODELS), rows, st.booleans())
@@ -137,6 +138,7 @@ def check_replies(name: str, given: Any) -> None:
     assert verdicts(ours) == verdicts(theirs)
 
 
+@pytest.mark.slow
 @as_pinned
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(MODELS), st.lists(tools_of.pairs, min_size=1, max_size=3))

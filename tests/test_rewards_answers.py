@@ -94,6 +94,7 @@ def test_math_verify_knows_what_the_builtin_does_not(answer, reference):
     assert accuracy(verifier="math_verify")(text, answer=[reference]) == [1.0]
 
 
+@pytest.mark.slow
 def test_an_expression_that_never_ends_is_stopped_and_is_not_the_same(monkeypatch):
     pytest.importorskip("math_verify")
     monkeypatch.setattr(math_verifier, "_SECONDS", 3.0)

@@ -239,6 +239,7 @@ def test_the_ratios_are_to_the_weights_that_made_the_dialog(caller, tmp_path):
     ] == [{0}, {0}, {1}, {2}]
 
 
+@pytest.mark.slow
 def test_an_evaluation_beside_dialogs_made_ahead_plays_its_own(caller, tmp_path):
     held = scripted.dataset(4)
     arguments = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4}

@@ -197,7 +197,7 @@ def with_tools() -> list[str]:
 
 
 @as_pinned
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(with_tools()), rows, st.booleans())
 def test_columns_rows_and_transformers_agree_on_tool_calls(name, given, prompt):
     check(template_of(name), given, prompt)
@@ -245,7 +245,7 @@ spoken = replies().filter(is_said)
 pairs = st.tuples(talks, spoken, spoken, tool_lists())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(with_tools()), st.lists(pairs, min_size=1, max_size=3))
 def test_replies_with_tool_calls_are_cut_alike_by_columns_and_by_rows(name, given):
     check_replies(template_of(name), given)

@@ -61,6 +61,7 @@ def metrics(folder: Path) -> dict[int, float]:
     return {row["step"]: row["loss"] for row in rows if "loss" in row}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_everything_in_its_folder_and_resumes_with_the_same_data(config, tmp_path):
     outcome = train(config, overrides=["merge_lora=true"])
     run = tmp_path / "run"
