@@ -51,22 +51,6 @@ def test_a_gemma_template_trims_each_part_of_a_content(tmp_path):
     assert "<start_of_turn>user\nonetwo<end_of_turn>" in made["text"]
 
 
-@pytest.mark.xfail(strict=True, reason="A15: a turn of reasoning alone is written, but not read")
-def test_a_row_that_has_only_reasoning_is_read_again(tmp_path):
-    row = {
-        "messages": [
-            {"role": "user", "content": [{"type": "reasoning", "value": "hm"}]},
-            {"role": "assistant", "content": [{"type": "text", "value": "yes"}]},
-        ]
-    }
-    first = fmtkit.convert(
-        lines(tmp_path / "rows.jsonl", row), "llama_factory_v1", tmp_path / "first.jsonl"
-    )
-    assert first.converted == 1
-    again = fmtkit.convert(str(tmp_path / "first.jsonl"), "openai")
-    assert again.reasons == {}
-
-
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="B8: null keys of messages reach the template as undefined")
 def test_the_default_output_of_tool_chats_trains_with_qwen3(tmp_path):

@@ -10,7 +10,6 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns.kinds import (
-    SHAREGPT_ROLES,
     DialogKind,
     FlagKind,
     Kind,
@@ -24,6 +23,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
 )
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.messages import SHAREGPT_ROLES
 
 _EITHER = frozenset({"text", "messages"})
 _ANY = frozenset({"text", "message", "messages"})

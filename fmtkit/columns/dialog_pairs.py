@@ -16,7 +16,7 @@ from polars import Expr
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
-from fmtkit.core.tables import MARKS
+from fmtkit.core.messages import MARKS
 
 
 def shared_turns(one: Expr, other: Expr) -> Expr:

@@ -14,7 +14,6 @@ from fmtkit.columns.dialog_pairs import joined, same_dialog
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
     PROMPT_END_ROLES,
-    SYSTEM,
     AllButLast,
     Ends,
     Equal,
@@ -31,7 +30,8 @@ from fmtkit.columns.turn_sources import (
 )
 from fmtkit.columns.turns import turn
 from fmtkit.columns.typed_kinds import NARROW, WIDE
-from fmtkit.core.tables import MARKS, Completion, Conversation, Preference, Ranking, Unpaired
+from fmtkit.core.messages import MARKS, SYSTEM
+from fmtkit.core.tables import Completion, Conversation, Preference, Ranking, Unpaired
 
 
 def message(role: str, content: Expr, *, wide: bool = False) -> Expr:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
+from fmtkit.core.messages import CALL_ROLE, MESSAGE_KEYS, ROLES, ROW_PATH, MessageKey
+
 INT64_END = 2.0**63
 
 
@@ -217,73 +219,6 @@ class TreeKind(Kind):
         """Return whether a field's kind is this tree, or a list of such."""
         inner = kind.item if isinstance(kind, ListKind) else kind
         return isinstance(inner, BranchKind) and inner.tree == self.name
-
-
-ROLES: dict[str, str] = {
-    "system": "system",
-    "developer": "developer",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
-"""What sources call the speakers -> what templates call them; OpenAI's API once used `function`."""
-SHAREGPT_ROLES: dict[str, str] = {
-    "system": "system",
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "bing": "assistant",
-    "chatgpt": "assistant",
-    "tool": "tool",
-    "observation": "tool",
-}
-"""The speakers of ShareGPT; `function_call` is an assistant turn, not a speaker."""
-CALL_ROLE = "function_call"
-"""What ShareGPT calls an assistant turn whose text is the JSON of a call."""
-
-
-@dataclass(frozen=True)
-class MessageKey:
-    """What a message may have besides its role and its content."""
-
-    name: str
-    """What templates call it."""
-    names: tuple[str, ...]
-    """What sources call it. The first that holds something counts."""
-    form: str
-    """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
-    list of parts of the content, each trained on or not, which becomes JSON text."""
-    says: bool = False
-    """It is part of what the turn says: a message that cannot hold it is refused, not cut short."""
-
-
-MESSAGE_KEYS = (
-    MessageKey("name", ("name",), "text"),
-    MessageKey(
-        "reasoning_content", ("reasoning_content", "reasoning", "thinking"), "text", says=True
-    ),
-    MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
-    MessageKey("tool_call_id", ("tool_call_id",), "text"),
-    MessageKey("train", ("train", "training", "weight", "loss"), "flag"),
-    MessageKey("train_detail", ("train_detail",), "spans"),
-)
-"""In the order of a wide message's fields, which are role and content and then these."""
-CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.names)
-"""Keys that change what a turn says."""
-ROW_PATH = frozenset(name for key in MESSAGE_KEYS for name in key.names)
-"""Keys that must not be overlooked: a message that has one is read row by row."""
-FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
-"""Names under which sources say whether a message is trained on; the first is fmtkit's own."""
-MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
-"""Prefixes of the types of parts that hold no text."""
-SILENT = frozenset({"system"})
-"""Roles whose null content makes no turn."""
-MAY_BE_EMPTY = frozenset({"system", "developer", "tool"})
-"""Roles whose text may be blank: a tool may answer with nothing, and an empty system prompt is left to the
-template.
-"""
 
 
 @dataclass(frozen=True)

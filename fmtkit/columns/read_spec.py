@@ -25,16 +25,11 @@ from functools import singledispatch
 from typing import Literal, TypeAlias
 
 from fmtkit.columns.kinds import (
-    CALL_ROLE,
-    CARRIED,
-    MEDIA_PARTS,
-    SILENT,
     DialogKind,
     FlagKind,
     Kind,
     ListKind,
     MappedFlagKind,
-    MessageKey,
     NumberKind,
     OpenKind,
     RecordKind,
@@ -43,6 +38,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
     TreeKind,
 )
+from fmtkit.core.messages import CALL_ROLE, CARRIED, MEDIA_PARTS, SILENT, MessageKey
 from fmtkit.sources.strict import MAX_DEPTH
 
 

@@ -9,16 +9,11 @@ from functools import singledispatch
 from typing import Any
 
 from fmtkit.columns.kinds import (
-    CALL_ROLE,
-    CARRIED,
-    MEDIA_PARTS,
-    SILENT,
     DialogKind,
     FlagKind,
     Kind,
     ListKind,
     MappedFlagKind,
-    MessageKey,
     NumberKind,
     OpenKind,
     RecordKind,
@@ -28,6 +23,7 @@ from fmtkit.columns.kinds import (
     TreeKind,
 )
 from fmtkit.core.errors import near_match
+from fmtkit.core.messages import CALL_ROLE, CARRIED, MEDIA_PARTS, SILENT, MessageKey
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.marks import (
     Duplicated,
@@ -290,7 +286,7 @@ def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: 
     content = message.get(kind.content)
     if content is None:
         # Typed columns cannot tell a null from a key that is not there.
-        if not (_calls_tools(kind, message) or _is_silent(kind, message)):
+        if not (_says_without_text(kind, message) or _is_silent(kind, message)):
             _add_absent(found, path, kind.content, message)
     elif isinstance(content, str):
         if kind.function_calls and message.get(kind.role) == CALL_ROLE:
@@ -302,8 +298,14 @@ def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: 
             _add(found, fault)
 
 
-def _calls_tools(kind: DialogKind, message: Mapping[str, Any]) -> bool:
-    return kind.wide and bool(_called(message) or message.get("function_call"))
+def _says_without_text(kind: DialogKind, message: Mapping[str, Any]) -> bool:
+    return any(_is_held(key, message) for key in kind.keys if key.says)
+
+
+def _is_held(key: MessageKey, message: Mapping[str, Any]) -> bool:
+    if key.form == "calls":
+        return bool(_called(message) or message.get("function_call"))
+    return _text(key, message) is not None
 
 
 def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:

@@ -21,7 +21,6 @@ from fmtkit.columns.dialogs import (
 )
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
-    SYSTEM,
     AfterContext,
     AfterShared,
     AllButLast,
@@ -34,6 +33,7 @@ from fmtkit.columns.turn_sources import (
     WithoutAnswer,
     known,
 )
+from fmtkit.core.messages import SYSTEM
 from fmtkit.core.tables import Preference
 
 

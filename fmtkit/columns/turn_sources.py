@@ -10,14 +10,13 @@ from dataclasses import dataclass, fields
 from functools import singledispatch
 from typing import Any, TypeAlias, TypeVar
 
-from fmtkit.core.tables import MARKS
+from fmtkit.core.messages import MARKS, SYSTEM
 
 Turn: TypeAlias = Mapping[str, Any]
 """A message: role, content and, if it is wide, the other keys."""
 
 PROMPT_END_ROLES = ("user", "tool")
 """Roles whose turn may end a prompt."""
-SYSTEM = ("system", "developer")
 """Roles of the turn that may lead a conversation; their text may be empty."""
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import blank
-from fmtkit.columns.kinds import MAY_BE_EMPTY
+from fmtkit.columns.messages import is_empty
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.typed_kinds import NARROW, WIDE
 
@@ -41,13 +41,11 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
     """
     made = source.with_value(source.value.list.eval(message)).once(f"__turns_{name}")
     field = pl.element().struct.field
-    acts = field("tool_calls").is_not_null() | field("reasoning_content").is_not_null()
-    may_be_empty = acts | field("role").is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
 
     def any_turn(wrong: Expr) -> Expr:
         return made.value.list.eval(wrong).list.any()
 
-    silent = any_turn((field("content").is_null() | blank(field("content"))) & ~may_be_empty)
+    silent = any_turn(is_empty(field))
     has_problem = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
     return made.with_value(
         made.value,

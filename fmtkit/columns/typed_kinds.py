@@ -17,12 +17,7 @@ from polars import Expr
 
 from fmtkit.columns import blank
 from fmtkit.columns.kinds import (
-    CALL_ROLE,
     INT64_END,
-    MAY_BE_EMPTY,
-    MESSAGE_KEYS,
-    ROW_PATH,
-    SILENT,
     DialogKind,
     FlagKind,
     Kind,
@@ -32,11 +27,13 @@ from fmtkit.columns.kinds import (
     TextKind,
     TreeKind,
 )
+from fmtkit.columns.messages import is_blank, lacks_text
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import form_of, holds
 from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.messages import CALL_ROLE, MESSAGE_KEYS, ROW_PATH, SILENT
 
 _KEY_TYPES: dict[str, type[pl.DataType]] = {
     "text": pl.String,
@@ -441,16 +438,11 @@ def _silence(value: Expr) -> list[Flaw]:
 def _turn_flaws(kind: DialogKind) -> list[Flaw]:
     """Return what may be wrong with one message of a conversation."""
     turn = pl.element().struct
-    role, content = turn.field("role"), turn.field("content")
-    spoken = turn.field("tool_calls").is_not_null() if kind.wide else pl.lit(value=False)
-    if kind.wide:
-        spoken |= turn.field("reasoning_content").is_not_null() & (role == "assistant")
-    may_be_empty = spoken | role.is_in(sorted(MAY_BE_EMPTY)).fill_null(value=False)
-    unknown = role.is_null() & pl.element().is_not_null()
+    keys = [key.name for key in kind.keys]
+    unknown = turn.field("role").is_null() & pl.element().is_not_null()
+    lacks, silent = lacks_text(turn.field, keys), is_blank(turn.field, keys)
     return [
-        Flaw("null_field", ".content", content.is_null() & ~spoken, "is null", Flawed),
+        Flaw("null_field", ".content", lacks, "is null", Flawed),
         Flaw("unknown_role", ".role", unknown, "is not a known role", Flawed),
-        Flaw(
-            "empty_field", ".content", blank(content) & ~may_be_empty, "is empty or blank", Flawed
-        ),
+        Flaw("empty_field", ".content", silent, "is empty or blank", Flawed),
     ]

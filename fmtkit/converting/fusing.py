@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fmtkit.columns.expansion import Several
-from fmtkit.columns.kinds import MESSAGE_KEYS, DialogKind, Kind, TextKind
+from fmtkit.columns.kinds import DialogKind, Kind, TextKind
 from fmtkit.columns.problems import Problem
 from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import (
@@ -40,6 +40,7 @@ from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.core.buffers import Int64s, values_of
+from fmtkit.core.messages import MESSAGE_KEYS
 from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, carried
 from fmtkit.reading import clean_lines
 from fmtkit.reading.clean_lines import CompiledLayout

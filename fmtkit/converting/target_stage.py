@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fmtkit.columns import exports
 from fmtkit.columns.dialog_pairs import same_dialog
-from fmtkit.columns.kinds import MAY_BE_EMPTY
+from fmtkit.columns.messages import is_empty
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting.splitting import frame_of, prompt_texts
@@ -393,12 +393,8 @@ class _Rows:
         return {"prompt": messages.only(~messages.ends), "completion": messages.only(messages.ends)}
 
     def _refuse_blank(self, turns: TurnTable) -> None:
-        content = pl.col("content")
-        silent = content.is_null() | ~content.str.contains(r"\S")
-        acts = pl.col("tool_calls").is_not_null() | pl.col("reasoning_content").is_not_null()
-        allowed = pl.col("role").is_in(sorted(MAY_BE_EMPTY)) & content.is_not_null()
-        blank = turns.where(silent & ~acts & ~allowed)
-        self.refuse("content", turns.rows_of(blank), "an empty turn")
+        empty = turns.where(is_empty(pl.col, turns.flat.columns))
+        self.refuse("content", turns.rows_of(empty), "an empty turn")
 
 
 def _whole(prompt: TurnTable, completion: TurnTable) -> TurnTable:

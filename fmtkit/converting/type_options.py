@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fmtkit.columns.kinds import MESSAGE_KEYS, ROLES, DialogKind, FlagKind, Kind, MappedFlagKind
+from fmtkit.columns.kinds import DialogKind, FlagKind, Kind, MappedFlagKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.messages import MESSAGE_KEYS, ROLES
 from fmtkit.formats.registry import Converter
 
 MESSAGE_OPTIONS = (

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from fmtkit.core.messages import MESSAGE_KEYS
+
 if TYPE_CHECKING:
     # Training processes read this module, and have no use for polars (0.2 s).
     from fmtkit.columns.problems import Column
@@ -34,19 +36,11 @@ if TYPE_CHECKING:
 MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 WIDE_MESSAGE = pa.struct(
     [
-        ("role", pa.string()),
-        ("content", pa.string()),
-        ("name", pa.string()),
-        ("reasoning_content", pa.string()),
-        ("tool_calls", pa.string()),
-        ("tool_call_id", pa.string()),
-        ("train", pa.bool_()),
-        ("train_detail", pa.string()),
+        *MESSAGE,
+        *((key.name, pa.bool_() if key.form == "flag" else pa.string()) for key in MESSAGE_KEYS),
     ]
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
-MARKS = frozenset({"train", "train_detail"})
-"""Keys of a message that say which parts are trained on; templates do not see them."""
 
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
 """A part of a string, and whether it is trained on."""

@@ -9,10 +9,6 @@ from functools import singledispatch
 from typing import Any
 
 from fmtkit.columns.kinds import (
-    CALL_ROLE,
-    CARRIED,
-    MEDIA_PARTS,
-    SILENT,
     DialogKind,
     FlagKind,
     Kind,
@@ -24,6 +20,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
     TreeKind,
 )
+from fmtkit.core.messages import CALL_ROLE, CARRIED, MEDIA_PARTS, SILENT
 from fmtkit.formats.registry import Converter
 from fmtkit.formats.table_schemas import DRAFT
 

@@ -14,10 +14,10 @@ from functools import cache
 from inspect import getdoc, signature
 from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
-from fmtkit.columns.kinds import MESSAGE_KEYS
 from fmtkit.columns.problems import Column
 from fmtkit.core import plugins, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.core.messages import MESSAGE_KEYS
 from fmtkit.core.tables import Table
 from fmtkit.formats import returned
 

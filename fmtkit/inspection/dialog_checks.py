@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from fmtkit.core.messages import MAY_BE_EMPTY, SAYING
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -70,12 +74,8 @@ def _bools(array: pa.Array) -> Bools:
 
 def empty_turn(dialogs: Dialogs) -> Bools:
     """Find rows with a message without text, reasoning or tool call; system prompts may be empty."""
-    full = (
-        dialogs.filled("content")
-        | dialogs.filled("tool_calls")
-        | dialogs.filled("reasoning_content")
-    )
-    return dialogs.rows_with(~full & ~dialogs.is_role("system", "developer", "tool"))
+    full = reduce(or_, map(dialogs.filled, ("content", *SAYING)))
+    return dialogs.rows_with(~full & ~dialogs.is_role(*MAY_BE_EMPTY))
 
 
 def role_order(dialogs: Dialogs) -> Bools:

@@ -17,7 +17,6 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fmtkit.columns.kinds import MAY_BE_EMPTY
 from fmtkit.columns.read_spec import (
     BoolNode,
     DialogNode,
@@ -35,7 +34,6 @@ from fmtkit.columns.read_spec import (
 from fmtkit.columns.text_layout import Layout, Shape
 from fmtkit.columns.turn_sources import (
     PROMPT_END_ROLES,
-    SYSTEM,
     AfterContext,
     AfterShared,
     AllButLast,
@@ -62,7 +60,7 @@ from fmtkit.columns.turn_sources import (
     sources_of,
 )
 from fmtkit.core.buffers import MAX_INT32
-from fmtkit.core.tables import MARKS
+from fmtkit.core.messages import MARKS, MAY_BE_EMPTY, SAYING, SYSTEM
 from fmtkit.reading.native import kernel
 
 CLEAN, BLANK, UNSURE = 0, 1, 2
@@ -276,13 +274,13 @@ class _LayoutCompiler:
         return "".join(self.numbers[role] for role in roles)
 
     def bits(self) -> KernelTuple:
-        """Return which keys are marks, calls, reasoning, seen by templates, and not for texts."""
+        """Return which keys are marks, calls, enough without a text, seen by templates, and not for texts."""
         keys = self.layout.keys
         calls = self._mask(name for name, form in keys if form == "calls")
         return (
             self._mask(name for name in self.keys if name in MARKS),
             calls,
-            self._mask(["reasoning_content"]),
+            self._mask(SAYING),
             self._mask(name for name, form in keys if form == "text" and name not in MARKS),
             0 if self.layout.messages else calls,
         )
@@ -359,7 +357,7 @@ _STEP_ROLES: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((Shared, AfterShared), PROMPT_END_ROLES),
 }
 _RULE_ROLES: dict[type, tuple[str, ...]] = {
-    Flawed: ("assistant", *sorted(MAY_BE_EMPTY)),
+    Flawed: tuple(sorted(MAY_BE_EMPTY)),
     Foreign: ("assistant",),
     Several: ("assistant", "tool"),
     OtherSystem: SYSTEM,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.core.buffers import Bools, Int64s, numbers, offsets_of, texts, validity
+from fmtkit.core.messages import SEEN
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
 from fmtkit.rendering.jinja_environment import text_part, write_json
 from fmtkit.rendering.text_columns import TextColumn, text_column
@@ -24,8 +25,6 @@ from fmtkit.rendering.tracing import Shape, Signature
 from fmtkit.rendering.unknowns import TOOL, read_call_key
 
 TEXT_KEYS = ("content", "name", "reasoning_content", "tool_call_id", TOOL)
-MESSAGE_KEYS = ("role", "content", "name", "reasoning_content", "tool_calls", "tool_call_id")
-"""Keys that a template sees. `train` is fmtkit's own mark and no part of a message."""
 
 NO_ROLE = -1
 
@@ -75,7 +74,7 @@ class DialogColumn:
         """Return one message as a template gets it."""
         role = int(self.roles[index])
         made: dict[str, Any] = {} if role == NO_ROLE else {"role": self.role_names[role]}
-        for key in MESSAGE_KEYS[1:]:
+        for key in SEEN[1:]:
             column = self.columns.get(key)
             if column is not None and column.present[index]:
                 text = column.text(index)
@@ -150,7 +149,7 @@ def dialog_column(
     roles, names = _roles(children["role"])
     columns = {
         key: text_column(_string(children[key]))
-        for key in MESSAGE_KEYS[1:]
+        for key in SEEN[1:]
         if key in children and (key == "content" or children[key].null_count < len(messages))
     }
     starts = offsets[:-1] - first

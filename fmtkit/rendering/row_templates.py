@@ -13,7 +13,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.core.errors import TemplateError
-from fmtkit.core.tables import MARKS
+from fmtkit.core.messages import MARKS
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form

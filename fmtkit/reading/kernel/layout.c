@@ -66,7 +66,7 @@ static int tell_roles(Layout *layout, PyObject *roles) {
 }
 
 static int tell_bits(Layout *layout, PyObject *told) {
-    unsigned *const bits[] = {&layout->bits.marks, &layout->bits.calls, &layout->bits.reasoning,
+    unsigned *const bits[] = {&layout->bits.marks, &layout->bits.calls, &layout->bits.said,
                               &layout->bits.seen, &layout->bits.left};
     for (int i = 0; i < 5; i++) {
         int made = number_of(item(told, i), 0, 1 << (1 + MOST_TURN_KEYS));

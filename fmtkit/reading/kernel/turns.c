@@ -131,15 +131,13 @@ int make_talk(const Step *step, const Bits *bits, Line *line, Talk *talks, Talk 
 
 /* Rules */
 
-/* Whether a message says nothing: no tool is called, nothing is thought by the assistant, whose letter is
-   the first, and its role is none of the others, whose text may be blank. */
+/* Whether a message says nothing: it has none of the keys that count instead of a text, and its role is none
+   of those whose text may be blank. */
 static int is_flawed(const Step *rule, const Bits *bits, const Line *line) {
     Span span = line->spans[rule->slots[0]];
-    Text others = {rule->roles.bytes + 1, rule->roles.size - 1};
     for (int i = 0; i < span.count; i++) {
         const Turn *turn = &line->turns[span.first + i];
-        if (turn->there & bits->calls || has_role(others, turn->role)) continue;
-        if (turn->there & bits->reasoning && turn->role == rule->roles.bytes[0]) continue;
+        if (turn->there & bits->said || has_role(rule->roles, turn->role)) continue;
         if (!(turn->there & HAS_CONTENT) || !stripped(turn->said[0], 1, 1).size) return 1;
     }
     return !span.count;

@@ -61,7 +61,7 @@ typedef struct {
 typedef struct {
     unsigned marks;     /* no part of what a turn says */
     unsigned calls;
-    unsigned reasoning;
+    unsigned said;      /* enough without a text */
     unsigned seen;      /* by templates */
     unsigned left;      /* a line in which a turn has them is left */
 } Bits;

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.messages import MARKS
 from fmtkit.core.runner import Runner
-from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS, MARKS
+from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
 from fmtkit.training.data import trained_messages
 from fmtkit.training.data.trained_messages import (
     VARIABLES,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fmtkit.columns.documents import Continuation
-from fmtkit.columns.kinds import FLAGS, ROLES, SHAREGPT_ROLES
 from fmtkit.columns.text_formats import PLACEHOLDERS, parse_format
 from fmtkit.converting import type_options, typenames
 from fmtkit.converting.user_functions import find_function
 from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.core.messages import FLAGS, ROLES, SHAREGPT_ROLES
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import Stepwise, Tokens, table_for
 from fmtkit.formats import registry

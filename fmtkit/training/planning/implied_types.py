@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from fmtkit.columns.kinds import ROLES
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.core import runner
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.messages import ROLES
 from fmtkit.core.tables import table_for
 from fmtkit.formats.registry import Converter
 from fmtkit.training.planning.plan import DatasetPlan, Plan

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
-from fmtkit.core.tables import MARKS
+from fmtkit.core.messages import MARKS
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json

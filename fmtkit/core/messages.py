@@ -1,0 +1,85 @@
+"""What a message is: who speaks, what it may have besides its text, and whose text may be empty.
+
+All that reads, converts, renders, checks or writes messages takes its keys and roles from here, and the
+kernel is told them. What follows for a column of messages is in fmtkit.columns.messages.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Form = Literal["text", "flag", "calls", "spans"]
+
+ROLES: dict[str, str] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""What sources call the speakers -> what templates call them; OpenAI's API once used `function`."""
+SHAREGPT_ROLES: dict[str, str] = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    "bing": "assistant",
+    "chatgpt": "assistant",
+    "tool": "tool",
+    "observation": "tool",
+}
+"""The speakers of ShareGPT; `function_call` is an assistant turn, not a speaker."""
+CALL_ROLE = "function_call"
+"""What ShareGPT calls an assistant turn whose text is the JSON of a call."""
+SYSTEM = ("system", "developer")
+SILENT = frozenset({"system"})
+"""Roles whose null content makes no turn."""
+MAY_BE_EMPTY = frozenset({*SYSTEM, "tool"})
+"""Roles whose text may be blank: a tool may answer with nothing, and an empty system prompt is left to the
+template.
+"""
+
+
+@dataclass(frozen=True)
+class MessageKey:
+    """What a message may have besides its role and its content."""
+
+    name: str
+    """What templates call it."""
+    names: tuple[str, ...]
+    """What sources call it. The first that holds something counts."""
+    form: Form
+    """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
+    list of parts of the content, each trained on or not, which becomes JSON text."""
+    says: bool = False
+    """It is part of what the turn says: a message that cannot hold it is refused, not cut short, and one that
+    has it needs no text."""
+    marks: bool = False
+    """It says what is trained on: templates do not see it, and messages that differ in it are the same."""
+
+
+MESSAGE_KEYS = (
+    MessageKey("name", ("name",), "text"),
+    MessageKey(
+        "reasoning_content", ("reasoning_content", "reasoning", "thinking"), "text", says=True
+    ),
+    MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
+    MessageKey("tool_call_id", ("tool_call_id",), "text"),
+    MessageKey("train", ("train", "training", "weight", "loss"), "flag", marks=True),
+    MessageKey("train_detail", ("train_detail",), "spans", marks=True),
+)
+"""In the order of a wide message's fields, which are role and content and then these."""
+SAYING = tuple(key.name for key in MESSAGE_KEYS if key.says)
+"""Keys with which a message says something without a text."""
+MARKS = frozenset(key.name for key in MESSAGE_KEYS if key.marks)
+SEEN = ("role", "content", *(key.name for key in MESSAGE_KEYS if not key.marks))
+"""What a template sees of a message."""
+CARRIED = frozenset(name for key in MESSAGE_KEYS if key.says for name in key.names)
+"""Keys that change what a turn says, by all their names."""
+ROW_PATH = frozenset(name for key in MESSAGE_KEYS for name in key.names)
+"""Keys that must not be overlooked: a message that has one is read row by row."""
+FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
+"""Names under which sources say whether a message is trained on; the first is fmtkit's own."""
+MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
+"""Prefixes of the types of parts that hold no text."""

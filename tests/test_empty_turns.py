@@ -1,0 +1,100 @@
+"""One rule says which turns are empty: for every reader, and for what is written and read again."""
+
+import itertools
+import json
+
+import pyarrow as pa
+import pytest
+
+import fmtkit
+from fmtkit.reading import native
+
+CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
+MISSING = object()
+ROLES = ("system", "developer", "user", "assistant", "tool")
+CONTENTS = (MISSING, None, "", " \n", "said")
+BESIDE = ({}, {"reasoning_content": "hm"}, {"tool_calls": [CALL]}, {"name": "n"})
+
+
+def turns():
+    for role, content, beside in itertools.product(ROLES, CONTENTS, BESIDE):
+        yield {"role": role, **({} if content is MISSING else {"content": content}), **beside}
+
+
+def rows():
+    for turn in turns():
+        asked, answered = {"role": "user", "content": "why"}, {"role": "assistant", "content": "so"}
+        yield {"messages": [asked, turn, answered]}
+
+
+def verdicts(source, **settings):
+    """Return row -> code, a null and a key that is not there being one."""
+    rejects = []
+    fmtkit.table(source, "openai", rejects=rejects, **settings)
+    return {bad.row: bad.code.replace("missing_field", "null_field") for bad in rejects}
+
+
+@pytest.fixture(scope="module")
+def by_strict():
+    return verdicts(list(rows()))
+
+
+def test_the_kernel_judges_as_the_strict_parser(tmp_path, by_strict, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    assert verdicts(str(path)) == by_strict
+    monkeypatch.setenv(native.VARIABLE, "0")
+    assert verdicts(str(path)) == by_strict
+
+
+def test_typed_columns_are_judged_as_lines(by_strict):
+    # A column of structs has every key: null where a row lacks it.
+    keys = ("role", "content", "name", "reasoning_content")
+    given = [row for row in rows() if "tool_calls" not in row["messages"][1]]
+    messages = [[{key: m.get(key) for key in keys} for m in row["messages"]] for row in given]
+    kind = pa.list_(pa.struct([(key, pa.string()) for key in keys]))
+    places = [n for n, row in enumerate(rows()) if "tool_calls" not in row["messages"][1]]
+    found = verdicts(pa.table({"messages": pa.array(messages, kind)}))
+    assert {places[row]: code for row, code in found.items()} == {
+        row: code for row, code in by_strict.items() if row in places
+    }
+
+
+def test_what_is_empty(by_strict):
+    refused = [turn for n, turn in enumerate(turns()) if n in by_strict]
+    says = [t for t in refused if t.keys() & {"reasoning_content", "tool_calls"}]
+    assert says == []
+    assert all(not (t.get("content") or "").strip() for t in refused)
+    blank = {t["role"] for t in refused if t.get("content") is not None}
+    assert blank == {"user", "assistant"}
+    absent = {t["role"] for t in refused if t.get("content") is None}
+    assert absent == set(ROLES) - {"system"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("first.jsonl", {}),
+        ("first.parquet", {"to": "trl"}),
+        ("first.jsonl", {"to": "openai", "allow_loss": "reasoning_content"}),
+    ],
+)
+def test_what_is_written_is_read_again(tmp_path, name, options, by_strict):
+    sound = [row for n, row in enumerate(rows()) if n not in by_strict]
+    made = fmtkit.convert(sound, "openai", tmp_path / name, **options)
+    assert made.rows_written + sum(made.reasons.values()) == len(sound)
+    again = fmtkit.convert(str(tmp_path / name), "openai", tmp_path / "again.jsonl")
+    assert (again.rows_written, again.reasons) == (made.rows_written, {})
+
+
+def test_a_row_that_has_only_reasoning_is_read_again(tmp_path):
+    row = {
+        "messages": [
+            {"role": "user", "content": [{"type": "reasoning", "value": "hm"}]},
+            {"role": "assistant", "content": [{"type": "text", "value": "yes"}]},
+        ]
+    }
+    first = fmtkit.convert([row], "llama_factory_v1", tmp_path / "first.jsonl")
+    assert first.converted == 1
+    again = fmtkit.convert(str(tmp_path / "first.jsonl"), "openai")
+    assert again.reasons == {}
