@@ -22,6 +22,7 @@ from fmtkit.converting.run_report import Report
 from fmtkit.converting.text_stage import render_table
 from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
 from fmtkit.core import buffers
+from fmtkit.core.arguments import checked
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
 from fmtkit.core.tables import WIDE_MESSAGE, written
@@ -229,8 +230,9 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
     return run(source, options).survey
 
 
+@checked
 def render(
-    batch: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]],
+    batch: "pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]",
     template: str | ChatTemplate | None = None,
     *,
     tokenizer: Any = None,
@@ -365,6 +367,7 @@ def _call(call: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         raise TemplateError(f"{path}.tool_calls: arguments are not JSON: {error}") from error
 
 
+@checked
 def types(name: str | None = None) -> list[dict[str, Any]]:
     """List the types.
 

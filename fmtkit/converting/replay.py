@@ -27,6 +27,7 @@ from fmtkit.converting.preparation import prepare_all
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
 from fmtkit.core import user_modules
+from fmtkit.core.arguments import checked
 from fmtkit.core.atomic import write_json
 from fmtkit.core.errors import OptionError, ResumeError, SourceError
 from fmtkit.core.options import refuse_empty
@@ -60,6 +61,7 @@ class Run:
         return list(self.report.get("originals") or self.fingerprint["sources"])
 
 
+@checked
 def replay(
     quarantine: str | Path,
     *,

@@ -270,6 +270,8 @@ def register_code(name: str, means: str, *, warning: bool = False) -> str:
         )
     if not isinstance(means, str) or not means.strip():
         raise OptionError(f"register_code {name}: say what is wrong with such a row, not {means!r}")
+    if not isinstance(warning, bool):
+        raise OptionError(f"register_code {name}: warning is true or false, not {warning!r}")
     module = str(sys._getframe(1).f_globals.get("__name__", ""))
     known, fixed = (WARNINGS, ODD_ROWS) if warning else (REASONS, BAD_ROWS)
     if name in fixed:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from warnings import warn
 
+from fmtkit.core.arguments import check_arguments
 from fmtkit.core.errors import OptionError, near_match
 
 _METADATA = "fmtkit.option"
@@ -106,12 +107,11 @@ class Options:
     """Names of the options given on the command line, also those with their default value."""
 
     def __post_init__(self) -> None:
-        defaults = {entry.name: entry.default for entry in fields(self)}
         for name, declared in self.declared().items():
             value = getattr(self, name)
-            if value is None and defaults[name] is not MISSING:
+            if value is None:
                 # None leaves an option out, also one whose default is something else.
-                value = defaults[name]
+                value = default_of(type(self), name)
             found = declared.read(value, flag_of(name, declared))
             if found is not getattr(self, name):
                 object.__setattr__(self, name, found)
@@ -224,6 +224,8 @@ def keywords(
             for name in set(given) & set(without):
                 raise TypeError(f"{function.__name__}() takes no {name!r}")
             bound = Signature([*own.values()]).bind(*positional, **named)
+            own_alone = {n: value for n, value in bound.arguments.items() if n not in passed}
+            check_arguments(function.__name__, own, own_alone)
             bound.apply_defaults()
             rest = {name: bound.arguments[name] for name in passed}
             made = options.taken({**rest, **given}, function.__name__)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from fmtkit.columns.kinds import Kind, RowKind
 from fmtkit.columns.problems import Column
 from fmtkit.core import codes, plugins, runner, user_modules
+from fmtkit.core.arguments import checked
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import Table, table_for
 from fmtkit.formats import returned, target_registry
@@ -124,6 +125,7 @@ _CONVERTERS: list[Converter] = []
 _MADE: dict[Callable[..., Table], frozenset[str]] = {}
 
 
+@checked
 def converter(
     *,
     wide: bool = False,

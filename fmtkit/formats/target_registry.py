@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from fmtkit.columns.problems import Column
 from fmtkit.core import plugins, user_modules
+from fmtkit.core.arguments import checked
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.messages import MESSAGE_KEYS
 from fmtkit.core.tables import Table
@@ -123,6 +124,7 @@ class Target:
 _TARGETS: list[Target] = []
 
 
+@checked
 def target(
     *,
     reads: str,

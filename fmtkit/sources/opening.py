@@ -170,10 +170,10 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
         return pick([source for sources in found for source in sources], spec.choose)
     if isinstance(spec, str | Path):
         refuse_empty(spec, "SOURCE")
-        found = _open_address(str(spec), selection, reading)
-        for source in found if not selection.data_files else ():
+        opened = _open_address(str(spec), selection, reading)
+        for source in opened if not selection.data_files else ():
             source.given = str(spec)
-        return found
+        return opened
     if is_dataset(spec):
         return [_of_table(reader_of(spec, MEMORY, selection.split), None)]
     if isinstance(spec, pl.DataFrame | pl.LazyFrame):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.core.options import refuse_empty
 from fmtkit.core.tables import DIALOG_COLUMNS
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ def _table(rows: Any) -> pa.Table:
 
     if isinstance(rows, Dataset):
         return rows.with_format("arrow")[:] if rows._indices is not None else rows.data.table
+    if not isinstance(rows, str | Path):
+        raise OptionError(
+            f"to_trl: rows is a {type(rows).__name__}; give a table, a dataset or the path of a Parquet file"
+        )
+    refuse_empty(rows, "to_trl: rows")
     import pyarrow.parquet as pq
 
     parts = [pq.read_table(file, memory_map=True) for file in _files(Path(rows))]
