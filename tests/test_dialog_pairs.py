@@ -11,7 +11,7 @@ from fmtkit.columns.dialog_pairs import (
     same_dialog,
     shared_turns,
 )
-from fmtkit.columns.typed_kinds import WIDE
+from fmtkit.columns.messages import WIDE
 
 MESSAGE = st.fixed_dictionaries(
     {

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
+from fmtkit.columns.messages import same_message
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
@@ -101,11 +102,14 @@ class _Beginnings:
                 "other": other.messages.gather(np.repeat(other.starts, sizes) + within),
             }
         )
-        ours, theirs = pl.col("one").struct, pl.col("other").struct
-        names = [name for name in pairs.get_column("one").struct.fields if name not in MARKS]
+        layout = pairs.schema["one"]
+        assert isinstance(layout, pl.Struct)
         flags = pairs.select(
-            equal=pl.all_horizontal(ours.field(n).eq_missing(theirs.field(n)) for n in names),
-            asks=ours.field("role").is_in(list(PROMPT_END_ROLES)).fill_null(value=False),
+            equal=same_message(pl.col("one"), pl.col("other"), layout),
+            asks=pl.col("one")
+            .struct.field("role")
+            .is_in(list(PROMPT_END_ROLES))
+            .fill_null(value=False),
         )
         return cls(sizes, within, flags["equal"].to_numpy(), flags["asks"].to_numpy())
 

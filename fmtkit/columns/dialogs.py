@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,6 +11,7 @@ from polars import Expr
 from fmtkit import former_names
 from fmtkit.columns import ABSENT, blank, filled
 from fmtkit.columns.dialog_pairs import joined, same_dialog
+from fmtkit.columns.messages import NARROW, WIDE, same_message
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
     PROMPT_END_ROLES,
@@ -29,8 +30,7 @@ from fmtkit.columns.turn_sources import (
     known,
 )
 from fmtkit.columns.turns import turn
-from fmtkit.columns.typed_kinds import NARROW, WIDE
-from fmtkit.core.messages import MARKS, SYSTEM
+from fmtkit.core.messages import SYSTEM
 from fmtkit.core.tables import Completion, Conversation, Preference, Ranking, Unpaired
 
 
@@ -155,12 +155,6 @@ def has_role(messages: Expr, *roles: str) -> Expr:
     """Return whether any message has one of these roles."""
     role = pl.element().struct.field("role")
     return messages.list.eval(role.is_in(list(roles))).list.any().fill_null(value=False)
-
-
-def same_message(one: Expr, other: Expr, *, wide: bool = False) -> Expr:
-    """Return whether two messages say the same in the same role; null equals null."""
-    names = [entry.name for entry in (WIDE if wide else NARROW).fields if entry.name not in MARKS]
-    return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in names))
 
 
 def without_system(messages: Column) -> Column:

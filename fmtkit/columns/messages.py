@@ -1,4 +1,4 @@
-"""When a message says nothing: one rule for the columns that are read, converted and written.
+"""When a message says nothing, and when two say the same: one rule for all columns of messages.
 
 `field` gives a field of the messages by its name, such as `pl.element().struct.field`.
 """
@@ -10,7 +10,15 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import blank
-from fmtkit.core.messages import MAY_BE_EMPTY, SAYING
+from fmtkit.core.messages import MARKS, MAY_BE_EMPTY, MESSAGE_KEYS, SAYING
+
+NARROW = pl.Struct({"role": pl.String, "content": pl.String})
+WIDE = pl.Struct(
+    [
+        *NARROW.fields,
+        *(pl.Field(k.name, pl.Boolean if k.form == "flag" else pl.String) for k in MESSAGE_KEYS),
+    ]
+)
 
 
 def says_without_text(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:
@@ -36,3 +44,9 @@ def is_blank(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Ex
 def is_empty(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:
     """Return whether a message says nothing, and its role has to: null is nothing from any role."""
     return lacks_text(field, keys) | is_blank(field, keys).fill_null(value=False)
+
+
+def same_message(one: Expr, other: Expr, layout: pl.Struct = NARROW) -> Expr:
+    """Return whether two messages of a layout say the same in the same role; null equals null."""
+    said = (field.name for field in layout.fields if field.name not in MARKS)
+    return reduce(Expr.and_, (one.struct.field(n).eq_missing(other.struct.field(n)) for n in said))

@@ -13,9 +13,9 @@ from polars import Expr
 from fmtkit.columns import ABSENT, thinking
 from fmtkit.columns.dialogs import last, must_end_with_prompt, role_of
 from fmtkit.columns.expansion import several
+from fmtkit.columns.messages import NARROW, WIDE
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
-from fmtkit.columns.typed_kinds import NARROW, WIDE
 from fmtkit.core import buffers
 from fmtkit.core.tables import Reference
 

@@ -17,8 +17,8 @@ from fmtkit.columns.dialogs import (
     must_end_with_prompt,
     must_end_with_reply,
     role_of,
-    same_message,
 )
+from fmtkit.columns.messages import WIDE, same_message
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
     AfterContext,
@@ -54,7 +54,7 @@ class Whole:
 def without_answer(messages: Column, chosen: Column) -> Column:
     """Remove the chosen answer from a context that ends with it, so that it does not leak."""
     ending = last(messages.value)
-    leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), wide=True)
+    leaks = (role_of(ending) == "assistant") & same_message(ending, last(chosen.value), WIDE)
     shorter = pl.when(leaks).then(all_but_last(messages.value)).otherwise(messages.value)
     context = messages.with_value(shorter).with_turns(
         known(WithoutAnswer, messages.turns, chosen.turns)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import singledispatch
 from typing import Any, TypeAlias, TypeVar
 
-from fmtkit.core.messages import MARKS, SYSTEM
+from fmtkit.core.messages import SYSTEM, is_same
 
 Turn: TypeAlias = Mapping[str, Any]
 """A message: role, content and, if it is wide, the other keys."""
@@ -323,12 +323,6 @@ def _(source: AfterShared, row: Mapping[str, Any]) -> list[Turn]:
 def is_alone(reply: Sequence[Turn]) -> bool:
     """Return whether a reply includes no earlier turns."""
     return not reply or reply[0]["role"] == "assistant"
-
-
-def is_same(one: Turn, other: Turn) -> bool:
-    """Return whether two messages say the same in the same role; marks are not compared."""
-    keys = {*one, *other} - MARKS
-    return all(one.get(key) == other.get(key) for key in keys)
 
 
 def _shared(one: Sequence[Turn], other: Sequence[Turn]) -> int:

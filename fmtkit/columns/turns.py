@@ -10,9 +10,8 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import blank
-from fmtkit.columns.messages import is_empty
+from fmtkit.columns.messages import NARROW, WIDE, is_empty
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.typed_kinds import NARROW, WIDE
 
 
 def turn(role: Expr, content: Expr, **others: Expr) -> Expr:

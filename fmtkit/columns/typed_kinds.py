@@ -27,26 +27,13 @@ from fmtkit.columns.kinds import (
     TextKind,
     TreeKind,
 )
-from fmtkit.columns.messages import is_blank, lacks_text
+from fmtkit.columns.messages import NARROW, WIDE, is_blank, lacks_text
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import form_of, holds
 from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE
-from fmtkit.core.messages import CALL_ROLE, MESSAGE_KEYS, ROW_PATH, SILENT
-
-_KEY_TYPES: dict[str, type[pl.DataType]] = {
-    "text": pl.String,
-    "flag": pl.Boolean,
-    "calls": pl.String,
-    "spans": pl.String,
-}
-NARROW = pl.Struct({"role": pl.String, "content": pl.String})
-WIDE = pl.Struct(
-    {"role": pl.String, "content": pl.String}
-    | {key.name: _KEY_TYPES[key.form] for key in MESSAGE_KEYS}
-)
-
+from fmtkit.core.messages import CALL_ROLE, ROW_PATH, SILENT
 
 # What converters see.
 

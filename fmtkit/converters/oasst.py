@@ -16,8 +16,8 @@ from fmtkit.columns.kinds import (
     TextKind,
     TreeKind,
 )
+from fmtkit.columns.messages import NARROW
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.typed_kinds import NARROW
 from fmtkit.core.tables import Conversation, Ranking
 from fmtkit.formats.registry import converter
 

@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 from polars import Expr
 
-from fmtkit.columns.typed_kinds import WIDE
+from fmtkit.columns.messages import WIDE
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
 

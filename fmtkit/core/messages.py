@@ -4,8 +4,10 @@ All that reads, converts, renders, checks or writes messages takes its keys and 
 kernel is told them. What follows for a column of messages is in fmtkit.columns.messages.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Form = Literal["text", "flag", "calls", "spans"]
 
@@ -83,3 +85,16 @@ FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
 """Names under which sources say whether a message is trained on; the first is fmtkit's own."""
 MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
 """Prefixes of the types of parts that hold no text."""
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two canonical messages say the same in the same role; a null is an absent key."""
+    keys = {*one, *other} - MARKS
+    return all(one.get(key) == other.get(key) for key in keys)
+
+
+def for_template(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a canonical message as a template gets it: without nulls and marks, its tool calls as values."""
+    seen = {key: value for key, value in message.items() if value is not None and key not in MARKS}
+    calls = seen.get("tool_calls")
+    return {**seen, "tool_calls": json.loads(calls)} if isinstance(calls, str) else seen

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.core.errors import TemplateError
-from fmtkit.core.messages import MARKS
+from fmtkit.core.messages import for_template
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form
@@ -76,7 +76,7 @@ class RowTemplate:
         self, messages: list[Message], tools: str | None, *, generation_prompt: bool
     ) -> Request:
         forms = self.template.compiled.forms
-        opened = [in_form(_opened(message), forms) for message in messages]
+        opened = [in_form(for_template(message), forms) for message in messages]
         return Request(opened, json.loads(tools) if tools else None, generation_prompt)
 
     def _marked(self, request: Request) -> Output:
@@ -115,13 +115,6 @@ def _text(output: Output) -> str:
     if isinstance(output, Fault):
         raise TemplateError(f"the chat template refuses these messages: {output.message}")
     return output
-
-
-def _opened(message: Message) -> dict[str, Any]:
-    """Return a message with its tool calls as values, which a canonical message has as JSON text."""
-    known = {key: value for key, value in message.items() if value is not None and key not in MARKS}
-    calls = known.get("tool_calls")
-    return {**known, "tool_calls": json.loads(calls)} if isinstance(calls, str) else known
 
 
 def _split_marks(marked: str) -> tuple[str, list[Span]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.messages import MARKS
+from fmtkit.core.messages import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
 from fmtkit.training.data import trained_messages
@@ -316,10 +316,7 @@ def _keys(feature: Any) -> tuple[str, ...]:
 
 
 def _message(message: dict[str, Any]) -> str:
-    kept = {key: value for key, value in message.items() if value is not None and key not in MARKS}
-    if isinstance(kept.get("tool_calls"), str):
-        kept["tool_calls"] = json.loads(kept["tool_calls"])
-    return json.dumps(kept, ensure_ascii=False)
+    return json.dumps(for_template(message), ensure_ascii=False)
 
 
 def _weighted(rows: Any, weight: float, seed: int) -> Any:

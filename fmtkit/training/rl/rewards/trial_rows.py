@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
-from fmtkit.core.messages import MARKS
+from fmtkit.core.messages import for_template
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json
@@ -171,17 +171,8 @@ def _plain(path: Path) -> list[dict[str, Any]]:
     for row in rows:
         row |= {name: json.loads(row[name]) for name in coded if row[name] is not None}
         if isinstance(row.get("prompt"), list):
-            row["prompt"] = [_message(message) for message in row["prompt"]]
+            row["prompt"] = [for_template(message) for message in row["prompt"]]
     return rows
-
-
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {
-        name: value for name, value in message.items() if value is not None and name not in MARKS
-    }
-    if isinstance(kept.get("tool_calls"), str):
-        kept["tool_calls"] = json.loads(kept["tool_calls"])
-    return kept
 
 
 def _reference(row: Mapping[str, Any]) -> str | None:
