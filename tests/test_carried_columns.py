@@ -320,7 +320,13 @@ def check(case: Case, name: str, kind: str, layout: str, used: str, folder: Path
         allowed = keeps or layout == "csv" or isinstance(expected, FmtkitError)
         assert allowed, found
         return True
-    if keeps and (kind in ("other bytes", "uuid") or used.startswith(("split", "to"))):
+    if keeps and kind == "unsigned" and used in ("keep all", "kept text", "table", "text"):
+        # A kept number beyond a signed one of 64 bits makes its row a bad one, by that code and no other.
+        bad = {number for number, _ in expected[1]}
+        sound = set(range(rows.num_rows)) - bad
+        assert {*found[1]} - {*expected[1]} == {(row, "number_overflow") for row in sound}
+        return True
+    if keeps and (kind in ("other bytes", "uuid", "unsigned") or used.startswith(("split", "to"))):
         # Bytes cannot be kept, and what a layout has no place for makes its row one of no_place.
         return True
     if used.startswith("split") or used == "guess":
@@ -562,3 +568,27 @@ def test_a_number_that_is_no_index_is_a_fault_of_its_row():
     row = {"question": {"problem": "p"}, "label": {"steps": steps}}
     assert not fmtkit.table([row], "prm800k", rejects=rejects).num_rows
     assert [r.code for r in rejects] == ["value_error"]
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0", "\0a", "a\0b"])
+@pytest.mark.parametrize("keep", ["all", "named"])
+def test_a_carried_column_keeps_a_name_with_nul_from_every_layout(tmp_path, name, keep):
+    table = with_column(name, ["x", "y"])
+    batch = table.to_batches()[0]
+    sources = [batch, *(make(table, tmp_path) for make in LAYOUTS.values())]
+    for source in sources:
+        made = fmtkit.table(source, "intel", keep="all" if keep == "all" else (name,))
+        assert made.schema.names[-1] == name
+        assert made[name].to_pylist() == ["x", "y"]
+
+
+@pytest.mark.parametrize("name", ["messages", "anything"])
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 2**64 - 1])
+def test_a_kept_unsigned_number_is_kept_exactly_or_its_row_is_bad(name, number):
+    rows = [{"instruction": "i", "input": "", "output": f"o{i}", "history": []} for i in range(2)]
+    table = pa.Table.from_pylist(rows).append_column(name, pa.array([1, number], pa.uint64()))
+    rejects: list[Any] = []
+    made = fmtkit.table(table, "alpaca", keep="all", rejects=rejects)
+    fits = number < 2**63
+    assert made[name].to_pylist() == ([1, number] if fits else [1])
+    assert [(one.row, one.code) for one in rejects] == ([] if fits else [(1, "number_overflow")])

@@ -181,15 +181,23 @@ def _open(spec: object, selection: Selection, reading: Reading) -> list[Source]:
     if isinstance(spec, pa.RecordBatchReader):
         return [_of_table(TableReader(spec.schema, partial(iter, spec)), None, once=True)]
     if hasattr(spec, "__arrow_c_stream__"):
-        stream = pa.RecordBatchReader.from_stream
-        size = spec.nbytes if isinstance(spec, pa.Table) else None
-        return [_of_table(TableReader(stream(spec).schema, partial(stream, spec)), size)]
+        return [_of_stream(spec)]
     if callable(getattr(spec, "read", None)):
         return [_open_location(opened_file(spec), reading)]
     if isinstance(spec, Iterable) and not isinstance(spec, Mapping | bytes):
         rows = RowsReader(spec, hashlib.sha256())
         return [Source(MEMORY, "json", None, rows, once=isinstance(spec, Iterator))]
     raise SourceError(f"rows cannot be read from a {type(spec).__name__}; give a path or a table")
+
+
+def _of_stream(spec: Any) -> Source:
+    if isinstance(spec, pa.RecordBatch):
+        spec = pa.Table.from_batches([spec])
+    if isinstance(spec, pa.Table):
+        # Not by the C interface, where a name ends at a NUL.
+        return _of_table(TableReader(spec.schema, spec.to_reader), spec.nbytes)
+    stream = pa.RecordBatchReader.from_stream
+    return _of_table(TableReader(stream(spec).schema, partial(stream, spec)), None)
 
 
 def _of_table(reader: TableReader, size: int | None, *, once: bool = False) -> Source:
