@@ -60,6 +60,13 @@ odd_turns = st.one_of(
         st.sampled_from(["", None]) | texts,
     ),
     texts.map(lambda text: {"role": "assistant", "content": text, "reasoning_content": "hm"}),
+    texts.map(
+        lambda text: {
+            "role": "assistant",
+            "content": text,
+            "train_detail": [{"begin_offset": 0, "end_offset": 0, "train": False}],
+        }
+    ),
     st.builds(
         lambda text, train: {"role": "assistant", "content": text, "train": train},
         texts,

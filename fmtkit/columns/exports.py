@@ -16,10 +16,11 @@ from fmtkit.columns.dialog_pairs import joined
 from fmtkit.columns.dialogs import role_of
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
+from fmtkit.core.messages import SEEN
 
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'
-KEYS = ("name", "reasoning_content", "tool_calls", "tool_call_id")
+KEYS = SEEN[2:]
 """Fields of a message besides its role and content, in the order in which they are written."""
 
 

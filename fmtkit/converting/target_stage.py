@@ -25,6 +25,7 @@ from fmtkit.converting.turn_table import TurnTable
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.messages import MESSAGE_KEYS
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import (
     DIALOG_COLUMNS,
@@ -290,7 +291,8 @@ class _Rows:
 
     def _without_keys(self, turns: TurnTable) -> TurnTable:
         """Drop keys of messages that the target does not hold."""
-        for name in ("name", "reasoning_content", "tool_call_id", "train"):
+        # What becomes of calls depends on their turns: _without_calls.
+        for name in (key.name for key in MESSAGE_KEYS if key.form != "calls"):
             if name in self.target.holds or not turns.has(name):
                 continue
             there = turns.rows_of(turns.where(pl.col(name).is_not_null()))

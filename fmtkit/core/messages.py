@@ -51,6 +51,8 @@ class MessageKey:
     """What templates call it."""
     names: tuple[str, ...]
     """What sources call it. The first that holds something counts."""
+    about: str
+    """What is lost where it cannot be held."""
     form: Form
     """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
     list of parts of the content, each trained on or not, which becomes JSON text."""
@@ -62,14 +64,36 @@ class MessageKey:
 
 
 MESSAGE_KEYS = (
-    MessageKey("name", ("name",), "text"),
+    MessageKey("name", ("name",), "the names of speakers", "text"),
     MessageKey(
-        "reasoning_content", ("reasoning_content", "reasoning", "thinking"), "text", says=True
+        "reasoning_content",
+        ("reasoning_content", "reasoning", "thinking"),
+        "reasoning",
+        "text",
+        says=True,
     ),
-    MessageKey("tool_calls", ("tool_calls", "function_call"), "calls", says=True),
-    MessageKey("tool_call_id", ("tool_call_id",), "text"),
-    MessageKey("train", ("train", "training", "weight", "loss"), "flag", marks=True),
-    MessageKey("train_detail", ("train_detail",), "spans", marks=True),
+    MessageKey(
+        "tool_calls",
+        ("tool_calls", "function_call"),
+        "tool calls, and tool turns",
+        "calls",
+        says=True,
+    ),
+    MessageKey("tool_call_id", ("tool_call_id",), "the ids of tool calls", "text"),
+    MessageKey(
+        "train",
+        ("train", "training", "weight", "loss"),
+        "which messages are trained on",
+        "flag",
+        marks=True,
+    ),
+    MessageKey(
+        "train_detail",
+        ("train_detail",),
+        "which parts of messages are trained on",
+        "spans",
+        marks=True,
+    ),
 )
 """In the order of a wide message's fields, which are role and content and then these."""
 SAYING = tuple(key.name for key in MESSAGE_KEYS if key.says)

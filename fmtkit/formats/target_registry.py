@@ -32,17 +32,13 @@ LOSSES: dict[str, str] = {
     "system": "system turns",
     "turns": "all turns but the last exchange",
     "tools": "the definitions of tools",
-    "tool_calls": "tool calls, and tool turns",
-    "tool_call_id": "the ids of tool calls",
+    **{key.name: key.about for key in MESSAGE_KEYS},
     "arguments": "whether the arguments of a call are an object or JSON text",
     "content": "whether a message that only calls tools has no content or an empty one",
-    "name": "the names of speakers",
-    "reasoning_content": "reasoning",
-    "train": "which messages are trained on",
     "margin": "by how much the chosen reply is better",
 }
 """Field that `--allow-loss` may name, besides kept columns -> what is dropped."""
-_NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names if key.name in LOSSES}
+_NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names}
 _NAMES |= {"weights": "train", "developer": "system"}
 
 

@@ -10,6 +10,7 @@ from fmtkit.columns.exports import (
     must_have_reply,
     only_item,
 )
+from fmtkit.core.messages import MARKS
 from fmtkit.core.tables import Conversation, Preference
 from fmtkit.formats.target_registry import Rows, target
 
@@ -25,7 +26,9 @@ def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
         lines.insert(0, "rl: dpo")
     else:
         lines += ["    type: chat_template", "    field_messages: messages"]
-        lines += ["    message_field_training: train", "    roles_to_train: [assistant]"]
+        lines += ["    message_field_training: train"]
+        lines += ["    message_field_training_detail: train_detail"]
+        lines += ["    roles_to_train: [assistant]"]
     return LINES, "\n".join(lines) + "\n"
 
 
@@ -41,15 +44,16 @@ def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
         "name",
         "reasoning_content",
         "train",
+        "train_detail",
     ),
-    json=("tools", "messages.tool_calls"),
+    json=("tools", "messages.tool_calls", "messages.train_detail"),
     calls="text",
     beside=datasets,
 )
 def chat(table: Conversation) -> Rows:
     """https://docs.axolotl.ai/docs/dataset-formats/conversation.html."""
     return {
-        "messages": messages(must_have_reply(table.messages), *KEYS, "train"),
+        "messages": messages(must_have_reply(table.messages), *KEYS, *sorted(MARKS)),
         "tools": table.tools,
     }
 

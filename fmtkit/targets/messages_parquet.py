@@ -8,6 +8,7 @@ from fmtkit.columns.exports import (
     must_have_reply,
     whole,
 )
+from fmtkit.core.messages import MARKS
 from fmtkit.core.tables import Conversation, Preference, Unpaired
 from fmtkit.formats.target_registry import Rows, target
 
@@ -16,13 +17,13 @@ TURNS = ("system", "developer", "turns")
 
 @target(
     reads="openai",
-    holds=(*TURNS, "tools", "tool_calls", "tool_call_id", "name", "reasoning_content", "train"),
-    json=("tools", "messages.tool_calls"),
+    holds=(*TURNS, "tools", "tool_calls", "tool_call_id", "name", "reasoning_content", *MARKS),
+    json=("tools", "messages.tool_calls", "messages.train_detail"),
     formats=("parquet",),
 )
 def chat(table: Conversation, *, wide: bool) -> Rows:
     """https://huggingface.co/datasets/HuggingFaceH4/ultrachat_200k."""
-    keys = (*KEYS, "train") if wide else ()
+    keys = (*KEYS, *sorted(MARKS)) if wide else ()
     return {"messages": messages(must_have_reply(table.messages), *keys), "tools": table.tools}
 
 
