@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fmtkit
+from fmtkit.reading import native
 
 
 def tool(name, *arguments, **more):
@@ -79,3 +80,25 @@ def test_structs_of_tools_and_calls_become_what_json_lines_do(tmp_path, type, ro
     assert found == wanted
     assert (none, filled) == (0, 3)
     assert r"\"z\":null" in wanted
+
+
+@pytest.mark.parametrize("form", ["lines", "written as a table", *SOURCES])
+@pytest.mark.parametrize(
+    ("type", "rows"),
+    [("openai", ROWS), ("passthrough", ROWS), ("passthrough", PREFERENCES)],
+    ids=["openai", "passthrough", "pairs"],
+)
+def test_rows_and_counts_are_the_same_without_the_kernel(tmp_path, monkeypatch, type, rows, form):
+    """JSON lines that hold the null keys of a table, as pandas writes them, are read alike too."""
+    if form in SOURCES:
+        source = SOURCES[form](rows, tmp_path)
+    else:
+        held = rows if form == "lines" else pa.Table.from_pylist(rows).to_pylist()
+        source = str(tmp_path / "held.jsonl")
+        (tmp_path / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in held))
+    made = []
+    for kernel in ("1", "0"):
+        monkeypatch.setenv(native.VARIABLE, kernel)
+        made.append(converted(source, type, tmp_path / f"{kernel}.jsonl"))
+    assert made[0] == made[1]
+    assert made[0][0].count("\n") == len(rows)

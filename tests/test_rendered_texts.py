@@ -2,11 +2,14 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from runs import INTEL, convert_file, lines
 
 import fmtkit
 from fmtkit.core.errors import OptionError
+from fmtkit.reading import native
 
 TURNS = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
 RENDERED = {"prompt": TURNS, "chosen": "a<|im_end|>", "rejected": "b<|im_end|>"}
@@ -64,3 +67,26 @@ def test_a_config_says_it_of_rows_that_its_run_would_render(tmp_path, model):
     file.write_text(json.dumps(config))
     convert_config(file, [], out, ConvertOptions())
     assert out.exists()
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_rendered_rows_are_found_and_rendered_alike_without_the_kernel(
+    tmp_path, monkeypatch, suffix, asked
+):
+    rows = [{**RENDERED, "chosen": f"a{i}<|im_end|>"} for i in range(3)]
+    rows[1] |= {"rejected": "a1<|im_end|>"}
+    source = tmp_path / f"rows.{suffix}"
+    if suffix == "jsonl":
+        source.write_bytes(lines(rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), source)
+    said = []
+    for kernel in ("1", "0"):
+        monkeypatch.setenv(native.VARIABLE, kernel)
+        done = convert_file(source, tmp_path / "out.parquet", PAIRS, allow_rendered=asked)
+        counts = {k: done.report.get(k) for k in ("converted", "reasons", "warnings")}
+        said.append((done.rows, done.verdicts, counts, str(done.error)))
+    assert said[0] == said[1]
+    assert len(said[0][0]) == (2 if asked else 0)
+    assert said[0][2]["reasons"] == ({"no_preference": 1} if asked else None)
