@@ -176,6 +176,12 @@ def _message(kind: DialogKind) -> Schema:
     if not kind.wide:
         properties |= {name: {"enum": [None, [], ""]} for name in sorted(CARRIED)}
     spoken = [_there([kind.content]), {"properties": {kind.role: {"enum": silent}}}]
-    if kind.wide:
-        spoken += [_there([name], EMPTY) for name in ("tool_calls", "function_call")]
+    spoken += [
+        _there([name], EMPTY)
+        if key.form == "calls"
+        else {"required": [name], "properties": {name: {"type": "string"}}}
+        for key in kind.keys
+        if key.says
+        for name in key.names
+    ]
     return {"type": "object", "required": [kind.role], "properties": properties, "anyOf": spoken}

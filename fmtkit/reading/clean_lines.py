@@ -133,14 +133,14 @@ class CompiledLayout:
 
 
 def compile_layout(spec: ReadSpec, layout: Layout) -> CompiledLayout | None:
-    """Compile a layout; None where there is no kernel, or none for this spec.
+    """Compile a layout; None where there is no kernel, or none for this spec or so many keys of messages.
 
     Raises:
         ValueError: The layout names what is not there.
     """
     native = kernel()
     compiled = None if native is None else _compiled(spec)
-    if native is None or compiled is None:
+    if native is None or compiled is None or len(layout.keys) > MOST_KEYS:
         return None
     used = {*layout.bound, *(column.name for column in spec.watched)}
     others = {c.name: n for n, c in enumerate(_ordered(spec)) if c.name not in used}
@@ -215,6 +215,8 @@ def spec_tuple(spec: ReadSpec) -> KernelTuple:
 
 MOST_ROLES = 125
 """Roles of a layout; each is an ASCII character."""
+MOST_KEYS = 6
+"""What a turn may have besides its role and content: MOST_TURN_KEYS of kernel/turns.h."""
 _DIALOG_END = chr(127)
 _THERE_BASE = 32
 
