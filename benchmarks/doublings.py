@@ -1,17 +1,20 @@
-"""Seconds for a row whose list gets twice as long, again and again: for every type with a list in its rows.
+"""Seconds and memory for a row whose list gets twice as long: for every type with a list in its rows.
 
 One row of a type's fixture is taken, a list in it lengthened to n, 2n, 4n, ... items until one size takes
 a second of CPU time, and each size is converted (rendered, where the type renders), validated and
-inspected in this process. What is linear has a ratio of two; a ratio above 2.6 is marked.
+inspected in this process. What is linear has a ratio of two; a ratio above 2.6 is marked. The memory is that of the
+command that takes most, above what the process had before it.
 
     .venv/bin/python benchmarks/doublings.py --write
     .venv/bin/python benchmarks/doublings.py --only oasst --only openai --seconds 4
 """
 
 import argparse
+import gc
 import json
 import platform
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +33,12 @@ from fmtkit.reading import native
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TOKENIZER = FIXTURES / "tokenizer"
 TEMPLATES = ("chatml", "llama3", "qwen3", "mistral_v3", "gemma")
-FIRST, LARGEST = 128, 1 << 16
+FIRST, LARGEST, DEEPEST = 128, 1 << 16, 1 << 10
 LINE = 8 << 20
 """Bytes that a row has at most."""
-STEEP, SHORT = 2.6, 0.15
+STEEP, SHORT, SMALL = 2.6, 0.15, 64.0
+"""The ratio that is marked; the seconds and MB below which a ratio says nothing."""
+CLEAR = Path("/proc/self/clear_refs")
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- doublings -->", "<!-- /doublings -->"
 PACKAGES = ("fmtkit", "pyarrow", "polars")
@@ -60,6 +65,7 @@ class Growth:
     read: dict[str, Any]
     survey: dict[str, Any]
     outcome: str
+    largest: int = LARGEST
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -233,7 +239,8 @@ def tried(
                 reason = convert(folder, kind, written(folder, many(9)), given)
             except FmtkitError:
                 continue
-            found = Growth(name, grows, kind, many, given, settings, survey or {}, reason)
+            largest = DEEPEST if "deep" in grows else LARGEST
+            found = Growth(name, grows, kind, many, given, settings, survey or {}, reason, largest)
             if not reason:
                 return found
             fallback = fallback or found
@@ -252,6 +259,11 @@ def written(folder: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
+def deep_enough() -> None:
+    """Let Python write the deepest tree."""
+    sys.setrecursionlimit(4 * DEEPEST + 1000)
+
+
 def convert(folder: Path, kind: str, source: Path, options: dict[str, Any]) -> str:
     """Convert rows, to Parquet or to JSON lines; return why nothing was written."""
     out = folder / ("out.jsonl" if "to" in options else "out.parquet")
@@ -265,15 +277,25 @@ def convert(folder: Path, kind: str, source: Path, options: dict[str, Any]) -> s
     return ""
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """Return the CPU time of something, in all threads of this process."""
-    begun = time.process_time()
+def cost(action: Callable[[], object]) -> tuple[float, float]:
+    """Return the CPU seconds of something, in all threads of this process, and the MB that it took at most."""
+    gc.collect()
+    if CLEAR.exists():
+        CLEAR.write_text("5")  # from here the peak is counted
+    begun, before = time.process_time(), memory("VmRSS")
     action()
-    return time.process_time() - begun
+    return time.process_time() - begun, memory("VmHWM") - before
+
+
+def memory(key: str) -> float:
+    """Return a figure of this process in MB; 0 where the system does not tell."""
+    if not CLEAR.exists():
+        return 0.0
+    return int(CLEAR.with_name("status").read_text().partition(f"{key}:")[2].split()[0]) / 1000
 
 
 def measured(growth: Growth, folder: Path, enough: float) -> tuple[int, list[list[float]]]:
-    """Return the last size, and the seconds of each command at each size."""
+    """Return the last size; and of each size the seconds of each command, and the memory."""
     n, taken = FIRST, []
     while True:
         rows = growth.make(n)
@@ -283,30 +305,32 @@ def measured(growth: Growth, folder: Path, enough: float) -> tuple[int, list[lis
             lambda: fmtkit.validate(str(source), growth.name, **growth.read),  # noqa: B023
             lambda: fmtkit.inspect(str(source), growth.name, **growth.survey),  # noqa: B023
         ]
-        taken.append([seconds(command) for command in commands])
-        full = source.stat().st_size * 2 > LINE * len(rows) or n >= LARGEST
-        if full or (sum(taken[-1]) > enough and len(taken) > 2):
+        costs = [cost(command) for command in commands]
+        taken.append([*(seconds for seconds, _ in costs), max(size for _, size in costs)])
+        full = source.stat().st_size * 2 > LINE * len(rows) or n >= growth.largest
+        if full or (sum(taken[-1][:-1]) > enough and len(taken) > 2):
             return n, taken
         n *= 2
 
 
-def ratio(before: float, after: float) -> str:
-    """Write a ratio, marked where it is steep; times that are all overhead have none."""
-    if after < SHORT:
+def ratio(before: float, after: float, least: float) -> str:
+    """Write a ratio, marked where it is steep; what is all overhead has none."""
+    if after < least:
         return "-"
-    return f"{after / before:.1f}" + (" **steep**" if after / before > STEEP else "")
+    return f"{after / max(before, 0.01):.1f}" + (" **steep**" if after > STEEP * before else "")
 
 
 def lines(chosen: Sequence[str], enough: float) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield "| type | what grows | n | convert s | ratio | validate s | ratio | inspect s | ratio | |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "| type | what grows | n | convert s | ratio | validate s | ratio | inspect s | ratio | MB | ratio | |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for growth in filter(None, growths(folder, chosen)):
             n, taken = measured(growth, folder, enough)
-            pairs = zip(taken[-2], taken[-1], strict=True)
-            cells = [cell for old, new in pairs for cell in (f"{new:.2f}", ratio(old, new))]
+            *pairs, (old, new) = zip(taken[-2], taken[-1], strict=True)
+            cells = [cell for a, b in pairs for cell in (f"{b:.2f}", ratio(a, b, SHORT))]
+            cells += [f"{new:.0f}", ratio(old, new, SMALL)]
             yield f"| {' | '.join([growth.type, growth.grows, f'{n:,}', *cells, growth.outcome])} |"
 
 
@@ -319,6 +343,7 @@ def main() -> None:
     )
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     arguments = parser.parse_args()
+    deep_enough()
     table = []
     for line in lines(arguments.only, arguments.seconds):
         print(line, flush=True)

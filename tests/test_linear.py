@@ -16,14 +16,16 @@ import pytest
 from fixture_cases import FIXTURES, Case, run
 
 import fmtkit
-from fmtkit.columns import thinking
+from fmtkit.columns import references, thinking
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting import pairing
 from fmtkit.converting.column_kinds import kinds_of_columns
+from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.tables import MESSAGE
 from fmtkit.rendering.dialog_columns import dialog_column, groups
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.rendering.text_columns import text_column
 from fmtkit.sources.marks import faults
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.strict import parse
@@ -196,8 +198,8 @@ def test_adjacent_pairs_of_two_large_levels_do_not_take_all_pairs():
     [
         b"[\n" + b'{"a":\n' * (MIB // 12),
         b'[{"a":"x\ny"},' + b'{"a":"x\ny"},\n' * (MIB // 56) + b'{"b":1}]',
-        b"[" * (8 * MIB),
-        b'[{"a":"' + b'\\"' * (4 * MIB),
+        b"[" * (2 * MIB),
+        b'[{"a":"' + b'\\"' * MIB,
         b"[\n" + b'{"a":"\n' * (MIB // 56),
     ],
     ids=["nested", "line feeds", "brackets", "quotes", "cut"],
@@ -211,7 +213,7 @@ def test_a_damaged_array_is_read_to_its_end(tmp_path, text):
 
 @pytest.mark.slow
 def test_a_conversation_of_very_many_messages_is_rendered_in_linear_time(tmp_path):
-    messages = [{"role": ("user", "assistant")[i % 2], "content": f"hi {i}"} for i in range(20_000)]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": f"hi {i}"} for i in range(10_000)]
     row, other = {"messages": messages}, {"messages": messages[::-1][1:]}
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n")
@@ -284,7 +286,10 @@ def test_a_list_of_twice_as_many_items_takes_twice_as_many_calls(tmp_path, kind,
     calls = []
     for n in sizes:
         path.write_text(json.dumps(make(n)) + "\n")
-        calls.append(calls_of(work, str(path), kind, template))
+        if template:
+            calls.append(calls_of(fmtkit.convert, str(path), f"{template}.{kind}"))
+        else:
+            calls.append(calls_of(work, str(path), kind))
     _, small, middle, large = calls
     assert large - middle <= 2.3 * (middle - small) + SPARE
 
@@ -293,8 +298,8 @@ SPARE = 2_000
 """Calls that vary from run to run: of caches, and of threads."""
 
 
-def work(path, kind, template):
-    report = fmtkit.convert(path, kind, chat_template=template)
+def work(path, kind):
+    report = fmtkit.convert(path, kind)
     assert report.converted == 1
     fmtkit.validate(path, kind)
     fmtkit.inspect(path, kind)
@@ -359,7 +364,7 @@ def tree_of(n, replies):
 
 def test_a_tree_that_is_one_long_thread_is_followed_in_linear_time(tmp_path):
     path = tmp_path / "tree.jsonl"
-    path.write_text(json.dumps(tree_of(30_000, 1)) + "\n")
+    path.write_text(json.dumps(tree_of(10_000, 1)) + "\n")
     report = fmtkit.convert(str(path), "oasst.rows.threads")
     assert (report.converted, report.rows_written) == (1, 1)
 
@@ -367,8 +372,49 @@ def test_a_tree_that_is_one_long_thread_is_followed_in_linear_time(tmp_path):
 @pytest.mark.parametrize("kind", ["oasst.rows", "oasst.rows.threads"])
 def test_a_tree_whose_rows_would_repeat_too_many_messages_is_refused(tmp_path, kind):
     path = tmp_path / "tree.jsonl"
-    path.write_text(json.dumps(tree_of(3_000, 2)) + "\n" + json.dumps(tree_of(4, 2)) + "\n")
+    path.write_text(json.dumps(tree_of(1_200, 2)) + "\n" + json.dumps(tree_of(4, 2)) + "\n")
     report = fmtkit.convert(str(path), kind)
     assert report.reasons == {"value_error": 1}
     (found,) = fmtkit.validate(str(path), kind).items
     assert "more than 250,000 messages" in found.message
+
+
+def long_talk(n, text="x"):
+    """Return a conversation of n questions, each with a reply: the prompt of each repeats those before."""
+    return {"messages": [{"role": r, "content": text} for _ in range(n) for r in ROLES]}
+
+
+ROLES = ("user", "assistant")
+
+
+@pytest.mark.parametrize(
+    "row", [long_talk(501), long_talk(300, "x" * 4_000)], ids=["turns", "text"]
+)
+def test_a_conversation_whose_rows_would_repeat_too_much_is_refused(tmp_path, row, monkeypatch):
+    monkeypatch.setattr(references, "TEXT_BYTES", 64 * MIB)
+    path, kind = tmp_path / "talk.jsonl", "ebft_chat_multiturn.transform_all_turns"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(long_talk(3)) + "\n")
+    report = fmtkit.convert(str(path), kind)
+    assert report.reasons == {"value_error": 1}
+    assert report.rows_written == 3
+    (found,) = fmtkit.validate(str(path), kind).items
+    assert "since each repeats those before it: split the conversation" in found.message
+
+
+def test_a_conversation_is_repeated_up_to_the_limit(tmp_path, monkeypatch):
+    path, kind = tmp_path / "talk.jsonl", "ebft_chat_multiturn.transform_all_turns"
+    path.write_text(json.dumps(long_talk(10)) + "\n")
+    for name, least in (("MESSAGES", 100), ("TEXT_BYTES", 100)):  # 1 + 3 + ... + 19, of a byte each
+        monkeypatch.setattr(references, name, least)
+        assert fmtkit.convert(str(path), kind).rows_written == 10
+        monkeypatch.setattr(references, name, least - 1)
+        with pytest.raises(NothingWrittenError):
+            fmtkit.convert(str(path), kind, tmp_path / "out.jsonl")
+        monkeypatch.undo()
+
+
+def test_a_column_of_texts_is_looked_at_once_and_not_for_each_message():
+    column = text_column(pa.array(["a", " ", ""]))
+    for trims, filled in (((("strip", None),), [True, False, False]), ((), [True, True, False])):
+        assert column.nonempty(trims).tolist() == filled
+        assert column.nonempty(trims) is column.nonempty(trims)

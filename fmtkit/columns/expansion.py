@@ -7,6 +7,23 @@ import polars as pl
 
 from fmtkit.columns.problems import Column, Problem
 
+MESSAGES, TEXT_BYTES = 250_000, 256 << 20
+"""What the rows of one source row have together, at most, where each repeats the messages before it."""
+
+
+def repeats_too_much(messages: int, text_bytes: int) -> bool:
+    """Return whether that is more than one source row may make."""
+    return messages > MESSAGES or text_bytes > TEXT_BYTES
+
+
+def too_large(what: str, column: str, is_large: pl.Expr) -> Problem:
+    """Return the problem of a source row whose rows would repeat too much."""
+    words = (
+        f"the rows of this {what} would have more than {MESSAGES:,} messages, or {TEXT_BYTES >> 20} MiB of "
+        f"text, since each repeats those before it: split the {what}"
+    )
+    return Problem("value_error", column, is_large, words)
+
 
 @dataclass(frozen=True)
 class Several(Column):

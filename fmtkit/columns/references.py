@@ -12,7 +12,7 @@ from polars import Expr
 
 from fmtkit.columns import ABSENT, thinking
 from fmtkit.columns.dialogs import last, must_end_with_prompt, role_of
-from fmtkit.columns.expansion import several
+from fmtkit.columns.expansion import MESSAGES, TEXT_BYTES, several, too_large
 from fmtkit.columns.messages import NARROW, WIDE
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
@@ -117,12 +117,25 @@ def last_reply(messages: Column) -> Reference:
 def every_reply(messages: Column) -> Reference:
     """Make a row for each target, whose prompt is all the turns before it."""
     spoken = plain(messages)
+    is_large = _repeats_too_much(spoken.value)
+    spoken = spoken.with_value(
+        pl.when(~is_large).then(spoken.value), too_large("conversation", "messages", is_large)
+    ).once("__spoken")
     heads = spoken.value.map_batches(
         partial(_heads, dtype=NARROW), return_dtype=pl.List(pl.List(NARROW))
     )
     turn = pl.element().struct
     texts = spoken.value.list.eval(turn.field("content").filter(_is_target()))
     return Reference(several(spoken.with_value(heads)), several(Column(texts)))
+
+
+def _repeats_too_much(messages: Expr) -> Expr:
+    """Return whether all turns before each target, written one by one, are too many."""
+    sizes = pl.element().struct.field("content").str.len_bytes().fill_null(0).cast(pl.Int64)
+    before = sizes.cum_sum() - sizes
+    count = _targets(messages).list.sum()
+    text_bytes = messages.list.eval(before.filter(_is_target())).list.sum()
+    return ((count > MESSAGES) | (text_bytes > TEXT_BYTES)).fill_null(value=False)
 
 
 def last_answer(messages: Column) -> Reference:

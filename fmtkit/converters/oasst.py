@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 import polars as pl
 
 from fmtkit.columns import blank, records
-from fmtkit.columns.expansion import several
+from fmtkit.columns.expansion import repeats_too_much, several, too_large
 from fmtkit.columns.kinds import (
     BranchKind,
     FlagKind,
@@ -46,8 +46,6 @@ FLAT = records(
 )
 Flat: TypeAlias = Annotated[Column, FLAT]
 Record: TypeAlias = Mapping[str, Any]
-MESSAGES = 250_000
-"""How many messages the rows of one tree have together, at most: each row repeats those before it."""
 TOLD = ("text", "role", "rank", "deleted")
 LINKED = pl.Struct(
     {
@@ -171,14 +169,8 @@ def _made(
 
     value = tree.value.map_batches(of_all, return_dtype=pl.List(dtype), is_elementwise=True)
     column = tree.with_value(value).once("__made")
-    large = Problem(
-        "value_error",
-        "prompt",
-        column.value.is_null() & tree.value.is_not_null(),
-        f"the rows of this tree would have more than {MESSAGES:,} messages, since each repeats those "
-        "before it: split the tree",
-    )
-    return column.with_value(column.value, large)
+    is_large = column.value.is_null() & tree.value.is_not_null()
+    return column.with_value(column.value, too_large("tree", "prompt", is_large))
 
 
 def _rankings(records: Sequence[Record]) -> list[Any] | None:
@@ -217,9 +209,14 @@ def _threads(records: Sequence[Record]) -> list[Any] | None:
 def _few(records: Sequence[Record], places: Iterable[int]) -> bool:
     """Return whether the paths to these places are short enough to be written one by one."""
     depths: list[int] = []
+    sizes: list[int] = []
     for record in records:
-        depths.append(1 if record["parent"] is None else depths[record["parent"]] + 1)
-    return sum(depths[place] for place in places) <= MESSAGES
+        above, size = record["parent"], len(record["text"].encode())
+        depths.append(1 if above is None else depths[above] + 1)
+        sizes.append(size if above is None else sizes[above] + size)
+    placed = [*places]
+    messages, text_bytes = (sum(found[place] for place in placed) for found in (depths, sizes))
+    return not repeats_too_much(messages, text_bytes)
 
 
 def _kept(records: Sequence[Record]) -> list[int]:

@@ -55,6 +55,7 @@ class TextColumn:
     whole: Spans
     present: Bools
     _trimmed: dict[tuple[Trim, ...], Spans] = field(default_factory=dict)
+    _filled: dict[tuple[Trim, ...], Bools] = field(default_factory=dict)
     _found: dict[bytes, Bools] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -117,9 +118,10 @@ class TextColumn:
             ends[row] -= len(text.encode()) - len(text.rstrip(characters).encode())
 
     def nonempty(self, trims: tuple[Trim, ...]) -> Bools:
-        """Return which texts are not empty."""
-        filled: Bools = self.trimmed(trims).sizes > 0
-        return filled
+        """Return which texts are not empty: asked again for each message of a conversation."""
+        if trims not in self._filled:
+            self._filled[trims] = self.trimmed(trims).sizes > 0
+        return self._filled[trims]
 
     def startswith(self, trims: tuple[Trim, ...], other: str) -> Bools:
         """Return which texts begin with another one."""
