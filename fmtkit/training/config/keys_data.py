@@ -162,7 +162,7 @@ KEYS: tuple[Key, ...] = (
         "excess_length_strategy",
         "enum:drop|truncate|raise|keep|truncate-start|truncate-end|fail",
         "fmtkit",
-        "what to do with longer rows; default: drop",
+        "what to do with longer rows; raise and fail make each a bad row; default: drop",
         aliases=("on_overlong",),
         values={"truncate": "truncate-end", "raise": "fail"},
     ),
