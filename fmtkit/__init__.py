@@ -4,12 +4,20 @@ Names are imported when they are first used, so that `import fmtkit` stays light
 """
 
 import sys
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from fmtkit import former_names
-from fmtkit.core import forks  # noqa: F401 - it has to know of a fork before it happens
+try:
+    from importlib import import_module
+    from pathlib import Path
+    from typing import TYPE_CHECKING, Any
+
+    from fmtkit import former_names
+    from fmtkit.core import forks  # noqa: F401 - it has to know of a fork before it happens
+except KeyboardInterrupt:
+    # The command imports this package before `fmtkit.cli`, which ends with the same line: Ctrl-C here too.
+    if not sys.argv or not sys.argv[0].endswith("fmtkit"):
+        raise
+    sys.stderr.write("fmtkit: interrupted\n")
+    sys.exit(130)
 
 if TYPE_CHECKING:
     from fmtkit.converting.replay import replay

@@ -493,6 +493,46 @@ def test_an_empty_path_is_refused_by_the_library_and_by_configs(run):
             call()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("command", ["types", "--help"])
+def test_a_full_disk_under_stdout_ends_a_command_in_one_line(command):
+    run = f"{sys.executable} -m fmtkit {command} > /dev/full"
+    done = subprocess.run(run, check=False, shell=True, capture_output=True, text=True)
+    line = "fmtkit: the standard output cannot be written: No space left on device"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (3, line)
+    assert "Traceback" not in done.stderr
+
+
+def test_rows_are_not_written_to_a_folder_named_after_the_standard_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="OUT -: rows are not written to the standard output"):
+        package.convert([INTEL], "intel", "-")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", ["pathlib", "fmtkit.former_names", "fmtkit.core"])
+def test_an_interrupt_while_the_package_is_imported_is_one_line(module):
+    code = (
+        "import sys\n"
+        f"sys.modules.pop({module!r}, None)\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = [sys.argv[1], 'types']\n"
+        "from fmtkit.cli import main\n"
+    )
+    done, other = (
+        subprocess.run(
+            [sys.executable, "-c", code, name], check=False, capture_output=True, text=True
+        )
+        for name in ("/bin/fmtkit", "notebook.py")
+    )
+    assert (done.returncode, done.stderr) == (130, "fmtkit: interrupted\n")
+    # A program of its own that imports fmtkit has its own answer to Ctrl-C.
+    assert other.stderr.endswith("KeyboardInterrupt\n")
+
+
 def test_an_interrupt_while_the_command_line_is_imported_is_one_line():
     script = (
         "import sys\n"

@@ -6,7 +6,6 @@ classes (fmtkit.core.errors). Nothing heavy is imported before a command runs.
 
 import io
 import os
-import stat
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from fmtkit.commands.flags import QuickCommand, QuickGroup, print_version, say
-from fmtkit.core.errors import FmtkitError, UnreadFilesWarning, UnusedKernelWarning
+from fmtkit.core.errors import FmtkitError, UnreadFilesWarning, UnusedKernelWarning, WriteError
 
 # typer contains its own copy of click; this is the base class of its errors about flags.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -161,34 +160,47 @@ def _show_warning(
         _show_other(message, category, *where, **more)
 
 
-class _UntilClosed(io.FileIO):
-    """A pipe that drops what is written to it once its reader has gone: `fmtkit types | head`."""
+class _Output(io.FileIO):
+    """Standard output or error: what cannot be written ends a command in one line, a closed pipe does not.
+
+    After a closed pipe (`fmtkit types | head`) the rest is discarded: a conversion goes on and writes its
+    file. Of standard error it is always discarded, since nothing could tell of it.
+    """
+
+    discards = False
+    """Whether every error discards the rest."""
 
     def write(self, data: Any) -> int:
-        """Write; after a broken pipe, discard the rest of the output."""
+        """Write; discard the rest of the output after an error."""
+        if not memoryview(data).nbytes:
+            # A probe of click's, which passes over the error that a full device has even for nothing.
+            return 0
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
-            return memoryview(data).nbytes
+            if self.discards or isinstance(error, BrokenPipeError):
+                return memoryview(data).nbytes
+            raise WriteError(f"the standard output cannot be written: {error.strerror}") from error
 
 
-def _outlasting_its_reader(stream: Any) -> Any:
-    """Return a stream of stdout or stderr that a closed pipe does not end.
+def _guarded(stream: Any) -> Any:
+    """Return a stream of stdout or stderr whose errors are those of `_Output`.
 
-    After a closed pipe typer exits with 1, and Python prints an error if it is noticed at exit. The work
-    continues and ends with its own exit code: a conversion writes its file.
+    Without it a full disk is a traceback; after a closed pipe typer exits with 1, and Python prints an
+    error if it is noticed at exit.
     """
     # Buffered, or not with PYTHONUNBUFFERED; in tests the stream is in memory.
     is_file = isinstance(getattr(stream, "buffer", None), io.BufferedWriter | io.FileIO)
-    if not (is_file and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)):
+    if not is_file or stream.isatty():
         return stream
     stream.flush()
-    pipe = _UntilClosed(stream.fileno(), "wb", closefd=False)
+    output = _Output(stream.fileno(), "wb", closefd=False)
+    output.discards = stream is sys.stderr
     return io.TextIOWrapper(
-        pipe if isinstance(stream.buffer, io.FileIO) else io.BufferedWriter(pipe),
+        output if isinstance(stream.buffer, io.FileIO) else io.BufferedWriter(output),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
@@ -199,7 +211,7 @@ def _outlasting_its_reader(stream: Any) -> Any:
 def run() -> None:
     """Run the command line; every expected error is one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
-    sys.stdout, sys.stderr = map(_outlasting_its_reader, (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         # A terminal that is not UTF-8 gets escapes, no traceback.
         if isinstance(stream, io.TextIOWrapper):
@@ -209,7 +221,10 @@ def run() -> None:
     try:
         asked = next(iter(sys.argv[1:]), None)
         command = application(asked if asked in {*COMMANDS, REWARDS} else None)
-        sys.exit(command(prog_name="fmtkit", standalone_mode=False) or 0)
+        code = command(prog_name="fmtkit", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.exit(code)
     except UsageError as error:
         error.show()
         sys.exit(error.exit_code)

@@ -113,6 +113,11 @@ def _refuse_streams(path: Path) -> None:
     """Raise OptionError for a pipe, a device or the standard output."""
     is_other = path.exists() and not (path.is_file() or path.is_dir())
     # `> FILE` makes a file of /dev/stdout, which would be replaced by a folder.
+    if path == Path("-"):
+        raise OptionError(
+            "OUT -: rows are not written to the standard output; give FILE.jsonl, FILE.parquet, FILE.arrow "
+            "or a folder"
+        )
     if is_other or path.parent in (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")):
         raise OptionError(
             f"OUT {path}: a pipe or a device cannot be replaced as a whole; give FILE.jsonl, FILE.parquet, "
