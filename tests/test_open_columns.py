@@ -183,3 +183,58 @@ def test_convert_without_a_type_prints_every_command_that_inspect_prints(tmp_pat
     assert len(survey["readings"]) == 3
     for one in survey["readings"]:
         assert f"; or with {one['meaning']}: {one['command']}" in asked.err
+
+
+def chats(**keys):
+    """Return conversations whose replies have these keys; a function makes one of the row and the turn."""
+    return [
+        {
+            "messages": [
+                {"role": role, "content": text, **{k: made(i, turn) for k, made in keys.items()}}
+                for turn, (role, text) in enumerate((("user", asked), ("assistant", said)))
+            ]
+        }
+        for i, (asked, said) in enumerate(zip(ASKED, SAID, strict=True))
+    ]
+
+
+OF_REPLIES = {
+    "numbers": lambda i, turn: [5, 1, 4][i] if turn else None,
+    "words": lambda i, turn: ["up", "down", "up"][i] if turn else None,
+    "booleans": lambda i, turn: [True, False, True][i] if turn else None,
+    "emoji": lambda i, turn: "👍👎👍"[i] if turn else None,
+}
+
+
+@pytest.mark.parametrize("made", OF_REPLIES.values(), ids=OF_REPLIES)
+@pytest.mark.parametrize("name", ["feedback", "bewertung", "评价"])
+def test_a_label_inside_messages_is_open(tmp_path, capsys, name, made):
+    sample = chats(**{name: made})
+    assert (open_names(sample), certainty(sample)) == ([f"messages[].{name}"], "unsure")
+    path = tmp_path / "chats.jsonl"
+    pl.DataFrame(sample).write_ndjson(path)
+    survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    assert survey["verdict"]["text"].startswith(f"not read: messages[].{name} could be a ")
+    assert "nothing was found" not in survey["verdict"]["text"]
+    asked = runs.fmtkit(capsys, "convert", str(path), "-o", str(tmp_path / "out.jsonl"))
+    assert f"not read: messages[].{name} could be a " in asked.err
+
+
+OF_TURNS = {
+    "ids": lambda i, turn: f"a{i}b{turn}",
+    "places": lambda _, turn: turn,
+    "times": lambda i, turn: 1700000000 + 60 * i + turn,
+    "of the role": lambda _, turn: ("Alice", "Bob the bot")[turn],
+    "models": lambda i, turn: ["gpt-4", "claude-2", "gpt-4"][i] if turn else None,
+    "languages": lambda i, _: ["en", "de", "en"][i],
+    "lengths": lambda i, turn: len((ASKED, SAID)[turn][i]),
+    "copies": lambda i, turn: (ASKED, SAID)[turn][i],
+    "nothing": lambda i, turn: None,
+}
+
+
+@pytest.mark.parametrize("made", OF_TURNS.values(), ids=OF_TURNS)
+@pytest.mark.parametrize("name", ["meta", "herkunft", "来源"])
+def test_what_is_harmless_inside_messages_leaves_a_guess_sure(name, made):
+    sample = chats(**{name: made})
+    assert (open_names(sample), certainty(sample)) == ([], "sure")

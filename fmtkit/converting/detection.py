@@ -22,6 +22,7 @@ from fmtkit.converting.open_columns import (
     in_words,
     is_prose,
     open_columns,
+    open_keys,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
@@ -307,7 +308,7 @@ def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     first = [
         replace(
             found,
-            open=open_beside(found.converter, found.mapping, sample),
+            open=open_beside(found.converter, found.mapping, sample, found.options),
             speakers=_speakers(found, sample),
         )
         for found in fits[:LOOKED_AT]
@@ -331,14 +332,33 @@ def _speakers(found: Fit, sample: Sequence[Row]) -> str:
 
 
 def open_beside(
-    converter: Converter, mapping: Mapping[str, str], sample: Sequence[Row]
+    converter: Converter,
+    mapping: Mapping[str, str],
+    sample: Sequence[Row],
+    options: Mapping[str, str] = {},
 ) -> tuple[OpenColumn, ...]:
-    """Return the open columns beside those that a converter reads."""
+    """Return the open columns beside those that a converter reads, and the open keys of its messages."""
     if converter.takes_rows or converter.rows_by or converter.makes is Prompt:
         return ()
     paths = (mapping.get(name, converter.path(name)) for name in converter.columns)
     read = {path.partition(".")[0] for path in paths}
-    return open_columns(sample, read, beside=beside(converter))
+    found = open_columns(sample, read, beside=beside(converter))
+    kinds = spelled(converter, options).columns
+    dialogs = {
+        mapping.get(name, converter.path(name)): kind
+        for name, kind in kinds.items()
+        if isinstance(kind, DialogKind)
+    }
+    keys = (
+        open_keys(
+            path,
+            (row.get(path) for row in sample),
+            {kind.role, kind.content, *kind.row_path},
+            role=kind.role,
+        )
+        for path, kind in dialogs.items()
+    )
+    return (*found, *(one for each in keys for one in each))
 
 
 def layouts(sample: Sequence[Row], fits: Sequence[Fit]) -> list[tuple[Fit, float]]:

@@ -8,8 +8,9 @@ whatever the column is called and in whatever language; a name only confirms wha
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from fmtkit.converting.bound_column import MEDIA
@@ -44,6 +45,8 @@ SCALE = 12
 """Most distinct values of a label or a rating."""
 FEW = 3
 """Most distinct texts that are probably a label, and not a topic."""
+MESSAGES = 400
+"""Messages of a sample whose keys are judged."""
 SHOWN = 4
 """Values of a column that are shown."""
 LONG = 5
@@ -132,6 +135,49 @@ def open_columns(
             if could:
                 found.append(OpenColumn(name, could, _shown(values), is_grave))
     return tuple(found)
+
+
+def open_keys(
+    path: str, held: Iterable[Any], read: Iterable[str], *, role: str
+) -> tuple[OpenColumn, ...]:
+    """Return the open keys of messages in a column, named as in `messages[].rating`.
+
+    What says nothing but who speaks or which message it is (the same for each role, rising within each
+    conversation, another message's id) is harmless.
+    """
+    dialogs = [
+        [m for m in map(_as_object, value) if m] for value in held if isinstance(value, list)
+    ]
+    messages = [message for dialog in dialogs for message in dialog][:MESSAGES]
+    open_ones = open_columns(messages, read, beside="messages")
+    return tuple(
+        replace(one, name=f"{path}[].{one.name}")
+        for one in open_ones
+        if one.could_be != PARENT
+        and not (len(dialogs) > 1 and _is_told_by_role(one.name, messages, role))
+        and not _is_rising(one.name, dialogs)
+    )
+
+
+def _as_object(value: Any) -> Row:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_told_by_role(key: str, messages: Sequence[Row], role: str) -> bool:
+    said: dict[str, list[Any]] = {}
+    for message in messages:
+        value = message.get(key)
+        if value is not None and value not in (seen := said.setdefault(str(message.get(role)), [])):
+            seen.append(value)
+        if any(len(values) > 1 for values in said.values()):
+            return False
+    return True
+
+
+def _is_rising(key: str, dialogs: Sequence[Sequence[Row]]) -> bool:
+    numbers = [[n for m in d if (n := _number(m.get(key))) is not None] for d in dialogs]
+    several = [held for held in numbers if len(held) > 1]
+    return bool(several) and all(a < b for held in several for a, b in pairwise(held))
 
 
 def _is_misspelt(values: Sequence[Any], columns: Mapping[str, list[Any]], read: set[str]) -> bool:

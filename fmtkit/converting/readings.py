@@ -47,8 +47,11 @@ def readings(
         )
         if labels and command:
             made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
-    names = ",".join(dict.fromkeys([*found.unread, *(one.name for one in found.open)]))
-    if not any(c in names for c in " \t\n"):
+    # A key of messages is no column: it can be neither kept nor ignored.
+    held = {name for row in sample for name in row}
+    opened = (one.name for one in found.open if one.name in held)
+    names = ",".join(dict.fromkeys([*found.unread, *opened]))
+    if names and not any(c in names for c in " \t\n"):
         for flag, meaning in (("--keep", "carried through"), ("--ignore", "not needed")):
             made.append(Reading(f"{names} {meaning}", f"{plain} {flag} {shlex.quote(names)}"))
     return tuple(made)

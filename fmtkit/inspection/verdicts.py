@@ -50,8 +50,8 @@ def judge(
     converted = ledger.get("converted", 0)
     missing = [f"{ledger[term]:,} {word}" for term, word in MISSING.items() if ledger.get(term)]
     is_guess = certainty == "unsure"
-    # Of rows that may have been read wrongly it says nothing that nothing was found.
-    found_in_words = _findings(severities, is_silent=bool(missing) or is_guess)
+    # That nothing was found is not said of rows that may have been read wrongly, or not completely.
+    found_in_words = _findings(severities, is_silent=bool(missing or is_guess or unread))
     parts = [unread, _rows(converted, rows_read, missing), found_in_words]
     found = [*severities]
     if ledger.get("quarantined") or not converted:
