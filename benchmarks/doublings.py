@@ -354,10 +354,27 @@ def main() -> None:
     table += ["", made]
     print(table[-1])
     if arguments.write:
-        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        body = "\n".join(table)
-        README.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+        write(table)
+
+
+def write(table: Sequence[str]) -> None:
+    """Put the table into README.md; rows of other types, of an earlier run, stay."""
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    former, _, after = rest.partition(END)
+    head, made = table[:2], table[-1]
+    rows = {cells(line)[:2]: line for line in (*former.splitlines(), *table[2:-2]) if is_row(line)}
+    body = "\n".join([*head, *(rows[key] for key in sorted(rows)), "", made])
+    README.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+
+
+def cells(line: str) -> tuple[str, ...]:
+    """Return the cells of a row of the table."""
+    return tuple(cell.strip() for cell in line.strip("|").split("|"))
+
+
+def is_row(line: str) -> bool:
+    """Return whether a line is a row of the table, not its head."""
+    return line.startswith("| ") and not line.startswith("| type |")
 
 
 if __name__ == "__main__":
