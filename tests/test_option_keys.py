@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
     "eos": Case("</s>"),
     "seed": Case(7, SPLIT),
     "val_size": Case(3),
-    "split_by": Case("prompts", SPLIT),
+    "split_by": Case("rows", SPLIT),
     "hash": Case("never"),
 }
 

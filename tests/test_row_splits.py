@@ -1,6 +1,7 @@
 """`val_set_size` of a config: a share, or a number, of the rows of all datasets together."""
 
 import json
+from dataclasses import fields
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,6 +10,8 @@ from runs import fmtkit
 
 pytest.importorskip("trl")
 
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
 
@@ -69,7 +72,7 @@ def prepared(config: str, **options) -> tuple[list, list]:
     ],
 )
 def test_so_many_rows_of_all_datasets_are_held_out(config, parts, size, expected):
-    train, held_out = prepared(config(*parts, val_set_size=size))
+    train, held_out = prepared(config(*parts, val_set_size=size, split_by="rows"))
     assert len(held_out) == expected
     assert len(train) == sum(map(len, parts)) - expected
     said = [row["chosen"][0]["content"] for row in (*train, *held_out)]
@@ -82,11 +85,59 @@ def test_a_seed_makes_another_split_and_the_same_seed_the_same(config):
     assert prepared(config(rows(40, 40), val_set_size=0.1, seed=7))[1] != first[1]
 
 
-def test_prompts_stay_on_one_side_where_that_is_asked_for(config):
-    train, held_out = prepared(config(rows(60, 12), val_set_size=10, split_by="prompts"))
+@pytest.mark.parametrize(
+    ("parts", "size", "at_least"),
+    [
+        ([rows(60, 12)], 10, 10),
+        ([rows(60, 12)], 0.1, 6),
+        ([rows(24, 24)], 0.05, 2),
+        ([rows(30, 10), rows(20, 15)], 0.1, 5),
+        ([rows(30, 10), rows(20, 15)], 7, 7),
+    ],
+)
+def test_whole_prompts_of_all_datasets_are_held_out_unless_rows_are_asked_for(
+    config, parts, size, at_least
+):
+    made = config(*parts, val_set_size=size)
+    train, held_out = prepared(made)
     asked = [{row["prompt"][0]["content"] for row in part} for part in (train, held_out)]
-    assert len(held_out) == 10
     assert not asked[0] & asked[1]
+    largest = max(sum(row["question"] == "q0" for row in part) for part in parts) * len(parts)
+    assert at_least <= len(held_out) < at_least + largest
+    assert ("split_by", "prompts") in [line[:2] for line in planning.plan(made).lines()]
+
+
+@pytest.mark.parametrize(("prompts", "words"), [(1, "have one prompt"), (2, "have 2 prompts")])
+def test_prompts_that_are_too_few_to_hold_some_out_are_one_line(config, capsys, prompts, words):
+    file = config(rows(10, prompts), val_set_size=9)
+    done = fmtkit(capsys, "convert", "-c", file, "-o", file.replace("config.yaml", "out"))
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert words in done.err
+    assert "hold out single rows: split_by rows" in done.err
+    train, held_out = prepared(config(rows(10, prompts), val_set_size=9, split_by="rows"))
+    assert (len(train), len(held_out)) == (1, 9)
+
+
+DIFFERENT = {
+    "seed": "42 as transformers has it; convert has always had 0",
+    "max_length": "1024 as TRL has it; convert knows no model that would need one",
+    "on_overlong": "drop as axolotl does; convert keeps every row that nothing cuts",
+    "rendered_later": "a run's rows are rendered by its trainer",
+}
+"""Options that a config has another default for, and why."""
+GIVEN = {"type", "method", "chat_template", "tokenizer", "as_", "config", "val_size"}
+"""Options that every run gives, by its other keys."""
+
+
+def test_an_option_has_the_same_default_in_a_config_as_in_a_command(config):
+    made = planning.plan(config(rows(2, 2), excess_length_strategy=None, val_set_size=1))
+    [dataset] = made.datasets
+    chosen = datasets.options_of(
+        made, dataset, slice_of(dataset.entry, None), local=True, split=True
+    )
+    usual = ConvertOptions(type="intel")
+    differs = {f.name for f in fields(usual) if getattr(chosen, f.name) != getattr(usual, f.name)}
+    assert differs - GIVEN == set(DIFFERENT)
 
 
 def test_a_dataset_is_split_again_where_another_has_changed(config):

@@ -90,7 +90,7 @@ _DIFFERENCES: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "`val_set_size` takes a share of the rows",
-        "the same; `split_by: prompts` keeps rows with one prompt on one side",
+        "the same, of whole prompts: rows with one prompt stay on one side; `split_by: rows` splits rows",
         "an evaluation on prompts that were trained on proves little",
     ),
     (

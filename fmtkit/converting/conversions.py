@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -213,40 +214,53 @@ def open_named(
 def with_split(job: Job, options: ConvertOptions) -> Job:
     """Choose the validation rows; a number or share of rows costs a pass over the sources."""
     by = options.split_by if options.split is None else options.split.by
-    if by == "prompts" and isinstance(job.text, TargetStage):
-        # A layout may not show the prompt of its rows.
-        stage = replace(job.text, keyed=options.split is not None or options.val_size is not None)
-        job = replace(job, text=stage, staged=stage.schema(job.canonical))
+    if options.split is None and options.val_size is None:
+        return job
+    if by == "prompts":
+        job = _keyed(job)
     if options.split is not None:
         return replace(job, split=options.split)
-    if options.val_size is None:
-        return job
     size = options.val_size
-    if options.split_by == "rows":
-        return replace(job, split=row_splits([job], size, options.seed)[0])
-    if isinstance(size, float):
+    assert size is not None
+    if by == "prompts" and isinstance(size, float):
         return replace(job, split=by_fraction(size, options.seed))
-    held = LowestHashes(size)
-    for hashes in results_of_rows(job, partial(_hash_prompts, seed=options.seed)):
-        held.add(hashes)
-    return replace(job, split=by_rows(held.counts, size, options.seed))
+    return replace(job, split=splits_of([job], size, options.seed, by)[0])
 
 
-def row_splits(jobs: Sequence[Job], size: float, seed: int) -> list[Split]:
-    """Split off this many rows of all jobs together: a share below 1, rounded up, or a number.
+def _keyed(job: Job) -> Job:
+    """Return a job whose rows keep the text of their prompt, where their layout may not show it."""
+    if not isinstance(job.text, TargetStage):
+        return job
+    stage = replace(job.text, keyed=True)
+    return replace(job, text=stage, staged=stage.schema(job.canonical))
 
+
+def splits_of(jobs: Sequence[Job], size: float, seed: int, by: str) -> list[Split]:
+    """Split off rows of all jobs together: a share below 1, rounded up, or a number.
+
+    By prompts these are whole prompts, which are held out of every job, until there are that many rows.
     Raises OptionError if that leaves none to train on.
     """
-    from collections import Counter
-
-    counts: Counter[int] = Counter()
+    if by == "prompts" and isinstance(size, int):
+        held = LowestHashes(size)
+        for job in jobs:
+            for hashes in results_of_rows(_keyed(job), partial(_hash_prompts, seed=seed)):
+                held.add(hashes)
+        return [by_rows(held.counts, size, seed)] * len(jobs)
+    found = []
     for number, job in enumerate(jobs):
         count = partial(_count_places, seed=seed, salt=number)
-        for hashes in results_of_rows(job, count):
-            counts.update(hashes.tolist())
-    wanted = size if isinstance(size, int) else math.ceil(size * counts.total())
-    threshold = by_rows(counts, wanted, seed).threshold
-    return [Split(threshold, seed, "rows", number) for number in range(len(jobs))]
+        if by == "prompts":
+            job, count = _keyed(job), partial(_hash_prompts, seed=seed)  # noqa: PLW2901
+        found += list(results_of_rows(job, count))
+    hashes = np.concatenate(found) if found else np.empty(0, np.uint64)
+    values, counts = np.unique(hashes, return_counts=True)
+    wanted = size if isinstance(size, int) else math.ceil(size * len(hashes))
+    rows = Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+    split = by_rows(rows, wanted, seed)
+    return [
+        replace(split, by=by, salt=number if by == "rows" else 0) for number in range(len(jobs))
+    ]
 
 
 def _hash_prompts(

@@ -87,6 +87,12 @@ def by_rows(hashes: Counter[int], rows: int, seed: int) -> Split:
         if total >= rows:
             return Split(value, seed)
         total += hashes[value]
+    if total > rows:
+        are = "have one prompt" if len(hashes) == 1 else f"have {len(hashes)} prompts"
+        raise OptionError(
+            f"--val-size {rows}: {total} rows {are}, prompts are held out whole, and some must be left to "
+            "train on; hold out single rows: --split-by rows"
+        )
     raise OptionError(
         f"--val-size {rows}: only {total} rows are there, and some must be left to train on"
     )

@@ -16,14 +16,14 @@ KEYS: tuple[Key, ...] = (
         "val_set_size",
         "amount",
         "fmtkit",
-        "share (below 1) or number of the rows of all datasets together to evaluate on",
+        "share (below 1) or number of the rows of all datasets together to evaluate on; see split_by",
         aliases=("val_size",),
     ),
     Key(
         "split_by",
         "option:split_by",
         "fmtkit",
-        "what val_set_size splits: rows (the default), or prompts, so that no prompt is in both splits",
+        "what val_set_size holds out: prompts (the default), so that none is in both splits, or rows",
     ),
     Key(
         "dataset_prepared_path",

@@ -32,7 +32,7 @@ from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.enough_rows import convert_first
-from fmtkit.training.planning.dataset_entries import plugin_files, template_source, turn_rule
+from fmtkit.training.planning.dataset_entries import SEED, plugin_files, template_source, turn_rule
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import DatasetPlan, Plan
 from fmtkit.training.planning.resolve import length_policy
@@ -51,12 +51,9 @@ _DERIVED = frozenset(
         "min_length",
         "on_overlong",
         "val_size",
-        "split_by",
     }
 )
 """Options that depend on more than their own key."""
-_SEED = 42
-"""The seed of transformers, if a config sets none."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +139,9 @@ def _entry(
 
 
 def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
-    """Choose the rows of all datasets together to evaluate on, if the split is by rows."""
+    """Choose the rows of all datasets together to evaluate on."""
     options = [entry.options for entry in entries]
-    if not any(one.val_size is not None and one.split_by == "rows" for one in options):
+    if not any(one.val_size is not None for one in options):
         return list(entries)
     together = [entry.key for entry in entries]
     keyed = [replace(entry, key={**entry.key, "split_with": together}) for entry in entries]
@@ -160,15 +157,15 @@ def _split(entries: Sequence[_Entry], *, rebuild: bool) -> list[_Entry]:
 def shared_splits(
     specs: Sequence[list[object]], options: Sequence[ConvertOptions]
 ) -> "list[Split | None]":
-    """Return the split of each dataset by rows, drawn from all datasets that have one together.
+    """Return the split of each dataset, drawn from all datasets that have one together.
 
     Raises OptionError where no row would be left to train on.
     """
     from fmtkit.converting import preparation
-    from fmtkit.converting.conversions import open_named, row_splits
+    from fmtkit.converting.conversions import open_named, splits_of
 
     splits: list[Split | None] = [None] * len(specs)
-    split = [i for i, o in enumerate(options) if o.val_size is not None and o.split_by == "rows"]
+    split = [i for i, one in enumerate(options) if one.val_size is not None]
     if not split:
         return splits
     for plugin in dict.fromkeys(name for one in options for name in one.plugins):
@@ -177,10 +174,11 @@ def shared_splits(
         preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i])
         for i in split
     ]
-    size = options[split[0]].val_size
-    assert size is not None
-    for i, row_split in zip(split, row_splits(jobs, size, options[split[0]].seed), strict=True):
-        splits[i] = row_split
+    first = options[split[0]]
+    assert first.val_size is not None
+    made = splits_of(jobs, first.val_size, first.seed, first.split_by)
+    for i, one in zip(split, made, strict=True):
+        splits[i] = one
     return splits
 
 
@@ -411,7 +409,7 @@ def options_of(
         policy = "keep"
     limits = [n for n in (given.get("limit"), selection.limit if local else None) if n is not None]
     out: dict[str, Any] = {
-        "seed": _SEED,
+        "seed": SEED,
         **{name: value for name, value in given.items() if name not in _DERIVED},
         "type": dataset.reading.type,
         "method": plan.method,
@@ -424,8 +422,6 @@ def options_of(
     }
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
-    # As in axolotl a config holds out rows, unless it says otherwise; so does a typed --val-size.
-    out["split_by"] = given.get("split_by", "rows")
     if split and given.get("val_size"):
         out["val_size"] = given["val_size"]
     measures = length is not None and length.value is not None and policy != "keep"

@@ -46,6 +46,8 @@ _OPTION_KEYS = [
     "split_thinking",
 ]
 TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
+SEED = 42
+"""The seed of transformers, if a config sets none."""
 RENDERED = "prerendered text"
 """Where a run's template comes from if all of its rows are text: it has none, and the model keeps its own."""
 FALLBACK = "tokenizer_default_fallback_"

@@ -149,13 +149,19 @@ class Plan:
             for name, a in named.items()
         ]
         was_set = self._set_keys(values)
+        follows = [line for line in values if line not in was_set]
+        if self.config.get("val_set_size") and self.config.get("split_by") is None:
+            default = (
+                "default of fmtkit: whole prompts are held out, so that none is in both splits"
+            )
+            follows.append(("split_by", "prompts", default))
         launch = ("launch", self.launch.profile, " ".join(self.launch.command))
         later = [("check", _LATER.get(needs, needs), about) for _, needs, about in self.waiting]
         groups = {
             "": run,
             "still to be set": [("missing", name, "needed to train") for name in self.missing],
             "set by you": was_set,
-            "follows from it": [*(line for line in values if line not in was_set), launch],
+            "follows from it": [*follows, launch],
             "checked later": later,
             "needed to train, and missing here": [
                 ("lacking", note.removesuffix(NEEDED), "")

@@ -1,18 +1,21 @@
 """Whether rows leave something to learn from, where the plan has read all rows of a dataset."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.converting import splitting
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import TurnRule
+from fmtkit.training.config import config_words
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run
-from fmtkit.training.planning.dataset_entries import turn_rule
+from fmtkit.training.planning.dataset_entries import SEED, turn_rule
 from fmtkit.training.run.launch import processes_of
 
 if TYPE_CHECKING:
@@ -25,13 +28,31 @@ _ROWS = 64
 def find_held_out(run: Run) -> Problem | None:
     """Return the problem of a `val_set_size` that leaves no row to train on."""
     size, rows = run.plan.config.get("val_set_size"), rows_at_most(run)
-    if rows is None or not isinstance(size, int | float) or not size or _held_out(run, rows) < rows:
+    if rows is None or not isinstance(size, int | float) or not size:
         return None
+    if _held_out(run, rows) < rows:
+        return _too_few_prompts(run, _held_out(run, rows))
     text = (
         f"val_set_size: {size}: there {'is' if rows == 1 else 'are'} {rows:,} row{'s' * (rows != 1)}, and "
         "some must be left to train on; write a smaller number, or a share below 1"
     )
     return Problem("", text, "val_set_size")
+
+
+def _too_few_prompts(run: Run, held_out: int) -> Problem | None:
+    """Return the problem of prompts that are too few to hold some out whole, where all rows are known."""
+    if (run.plan.config.text("split_by") or "prompts") != "prompts" or not _all_rows_are_known(run):
+        return None
+    given = run.plan.config.get("seed")
+    seed = given if isinstance(given, int) else SEED
+    hashes = (splitting.prompt_hashes(splitting.frame_of(t), seed) for t in _tables(run))
+    counts = Counter(value for some in hashes for value in some.tolist())
+    try:
+        splitting.by_rows(counts, held_out, seed)
+    except OptionError as error:
+        # It speaks of flags; here they are keys.
+        return Problem("", config_words.spoken(str(error)), "val_set_size", OptionError)
+    return None
 
 
 def _held_out(run: Run, rows: int) -> int:
