@@ -124,6 +124,13 @@ ADVICE: dict[str, Advice] = {
         "check that this is intended, or give every row its tools",
         "note",
     ),
+    "template_tokens_trained": Advice(
+        "of the rows whose masks were counted: tokens are trained that the template writes and the model "
+        "never does, such as an empty think block or what follows the end of a turn",
+        "give the rows their reasoning, or use a template that marks replies from their text to the end of "
+        "turn; `--show-mask 3` shows the tokens",
+        "note",
+    ),
     "soft_labels": Advice(
         "step labels between 0 and 1",
         "fmtkit trains labels of 0.5 and more as correct; TRL's own trainer would truncate 0.7 to 0",

@@ -1,12 +1,15 @@
 """How much of the rows is trained: by row, by role, and what is odd about the masks."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from fmtkit.inspection.findings import EXAMPLES, Finding
 from fmtkit.inspection.masked import Masked
 
 TEMPLATE = "template"
@@ -46,11 +49,23 @@ class MaskSummary:
     """What is odd -> sequences."""
 
 
+_MASKED = frozenset(
+    {"assistant", "completion", "preference", "replies", "teacher", "turns", "unpaired"}
+)
+"""Rules by which some tokens that a template writes are trained, and others are not."""
+_EMPTY_BLOCK = re.compile(r"<([\w|]+)>\s*</\1>\s*")
+
+
 @dataclass
 class MaskTally:
     """Collect masks row by row."""
 
+    control: frozenset[int] = frozenset()
+    """The tokenizer's control tokens, of which the one after a reply ends it."""
     rows: int = 0
+    of_template: list[int] = field(default_factory=list)
+    """Rows with trained tokens that only the template writes."""
+    template_tokens: int = 0
     shares: list[float] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
     trained: Counter[str] = field(default_factory=Counter)
@@ -65,13 +80,36 @@ class MaskTally:
         self.rows += 1
         if not any(one.trained.any() for one in masked):
             self.untrained.append(number)
+        before = self.template_tokens
         for one in masked:
             roles = _roles(row, one)
+            self.template_tokens += _of_template(
+                one, roles, self.control, has_calls=_has_calls(row)
+            )
             self.shares.append(float(one.trained.mean()) if len(one.ids) else 0.0)
             self.tokens.update(roles)
             self.trained.update(np.array(roles, dtype=object)[one.trained].tolist())
             self.why[one.why] = None
             self.notes.update(one.notes)
+        if self.template_tokens > before:
+            self.of_template.append(number)
+
+    def findings(self) -> list[Finding]:
+        """Return the finding on tokens of the template that are trained, of the rows that were added."""
+        if not self.of_template:
+            return []
+        count, tokens = len(self.of_template), self.template_tokens
+        details = {"tokens": float(tokens), "of trained tokens": tokens / self.trained.total()}
+        rows = tuple(self.of_template[:EXAMPLES])
+        return [
+            Finding(
+                "template_tokens_trained",
+                count,
+                count / self.rows,
+                rows,
+                {**details, "of rows looked at": float(self.rows)},
+            )
+        ]
 
     def summary(self) -> MaskSummary | None:
         """Return the summary; None where no row was added."""
@@ -94,6 +132,63 @@ class MaskTally:
             tuple(self.why),
             dict(self.notes.most_common()),
         )
+
+
+def _of_template(
+    one: Masked, roles: Sequence[str], control: frozenset[int], *, has_calls: bool
+) -> int:
+    """Count the trained tokens that the template writes where the model, when it answers, writes none.
+
+    These are empty blocks for reasoning, and all that follows the end of a turn. Other tokens around a text
+    (the marks of reasoning, of calls, of channels) are those that a model has to learn to write.
+    """
+    if one.rule not in _MASKED or one.trained.all():
+        return 0
+    count, at = 0, 0
+    for is_template, stretch in groupby(range(len(roles)), lambda i: roles[i] == TEMPLATE):
+        first, last = at, at + len(list(stretch))
+        at = last
+        if is_template and one.trained[first:last].any():
+            never = _never_written(one, roles, (first, last), control, has_calls=has_calls)
+            count += int(one.trained[sorted(never)].sum()) if never else 0
+    return count
+
+
+def _never_written(
+    one: Masked,
+    roles: Sequence[str],
+    stretch: tuple[int, int],
+    control: frozenset[int],
+    *,
+    has_calls: bool,
+) -> set[int]:
+    """Return the tokens of a stretch between two texts that no model writes."""
+    first, last = stretch
+    begin = one.offsets[first][0]
+    text = one.text[begin : one.offsets[last - 1][1]]
+    blocks = [match.span() for match in _EMPTY_BLOCK.finditer(text)]
+    found = {
+        i
+        for i in range(first, last)
+        for start, stop in blocks
+        if begin + start <= one.offsets[i][0] and one.offsets[i][1] <= begin + stop
+    }
+    is_inside = first > 0 and last < len(roles) and roles[first - 1] == roles[last]
+    if first and one.trained[first - 1] and not is_inside:
+        ends = [i for i in range(first, last) if one.trained[i] and int(one.ids[i]) in control]
+        # Calls before the end of a turn may begin with a control token of their own.
+        end = ends[-1 if has_calls else 0] if ends else last
+        found |= set(range(end + 1, last))
+    return found
+
+
+def _has_calls(row: Mapping[str, Any]) -> bool:
+    dialogs = (value for value in row.values() if isinstance(value, list))
+    return any(
+        isinstance(message, dict) and message.get("tool_calls")
+        for dialog in dialogs
+        for message in dialog
+    )
 
 
 def _roles(row: Mapping[str, Any], one: Masked) -> list[str]:

@@ -107,6 +107,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     found = {one.name: one.could_be for one in fetch.job.open_columns}
     findings = (*statistics.findings.result(), *_unread(ledger, found))
     seen = _look_closely(statistics, fetch, rows, findings, options)
+    findings = (*findings, *seen.tally.findings())
     tallies = sorted(statistics.tallies.items(), key=_order)
     masks = seen.tally.summary()
     letters = statistics.columns.scripts.total() or 1
@@ -288,7 +289,8 @@ def _look_closely(
     options: InspectOptions,
 ) -> _Seen:
     """Fetch the rows whose masks are counted, that are shown, or whose line is not known yet."""
-    seen = _Seen()
+    control = rows.tokenizer.control_tokens().values() if rows.tokenizer else ()
+    seen = _Seen(MaskTally(frozenset(control)))
     masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
     shown = {
         *range(min(options.show_mask, fetch.rows)),
