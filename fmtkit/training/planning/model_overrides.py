@@ -61,6 +61,6 @@ def _settings(tree: ast.Module) -> Iterator[str]:
             case ast.FunctionDef(name="__init__", args=arguments):
                 yield from (a.arg for a in (*arguments.args, *arguments.kwonlyargs))
             case ast.Assign(targets=[ast.Name(id="attribute_map")], value=ast.Dict(keys=keys)):
-                yield from (k.value for k in keys if isinstance(k, ast.Constant))
+                yield from (str(k.value) for k in keys if isinstance(k, ast.Constant))
             case ast.AnnAssign(target=ast.Attribute(attr=name)) | ast.Attribute(attr=name):
                 yield name
