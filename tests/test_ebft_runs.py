@@ -14,6 +14,7 @@ import runs
 import tiny_training as tiny
 import yaml
 
+from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.run import process
 from fmtkit.training.run.build import make_trainer, parts_of
 
@@ -106,12 +107,10 @@ def test_strided_lora_trains_under_checkpointing(
     assert all("lora_" in name for name in changed)
 
 
-def test_flex_attention_becomes_a_dense_mask_on_the_cpu(tmp_path: Path, model: str) -> None:
-    work = job_of(tmp_path / "run", model, "strided", {"flex_attention": True})
-    parts = parts_of(work, [])
-    with pytest.warns(UserWarning, match="no backward pass on the CPU"):
-        trainer = make_trainer(work, parts)
-    assert trainer.model.config._attn_implementation == "sdpa"
+def test_flex_attention_on_the_cpu_is_refused_by_the_plan(tmp_path: Path, model: str) -> None:
+    with pytest.raises(RefusalError, match="flex_attention needs a CUDA device") as caught:
+        job_of(tmp_path / "run", model, "strided", {"flex_attention": True})
+    assert [problem.code for problem in caught.value.problems] == ["cpu_only"]
 
 
 @pytest.mark.parametrize(

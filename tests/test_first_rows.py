@@ -91,7 +91,10 @@ def test_a_file_that_is_empty_or_no_data_is_refused_by_the_plan(model, tmp_path)
     assert "it holds no rows" in refused(model, lines(tmp_path / "empty.jsonl", []))
     page = tmp_path / "page.jsonl"
     page.write_text("<html>\n</html>\n")
-    assert "none of 2 rows can be converted" in refused(model, str(page))
+    assert "page.jsonl is a page of HTML, not data" in refused(model, str(page))
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text("[1]\n[2]\n")
+    assert "none of 2 rows can be converted" in refused(model, str(lists))
 
 
 def test_rows_that_survive_are_trained_on_and_the_others_are_a_note(model, tmp_path):

@@ -457,7 +457,6 @@ def test_texts_that_may_not_be_equal_leave_lines():
                 reduce(lambda of, _: Last(of), range(40), ASKED),
             )
         },
-        {"keys": (("name", "text"),) * 7},
         {"unlike": ((0, 1),)},
         {"messages": True, "unlike": ((0, 0),)},
         {"shapes": (Shape((("user",),), (View(0, (), "name"),), ()),), "keys": (("name", "text"),)},
@@ -473,6 +472,12 @@ def test_texts_that_may_not_be_equal_leave_lines():
 def test_the_kernel_refuses_what_is_no_layout(changed):
     with pytest.raises(ValueError, match=r"layout|path|ASCII|views|control"):
         clean_lines.compile_layout(spec(), layout(**changed))
+
+
+def test_more_keys_of_messages_than_the_kernel_holds_are_left_to_polars():
+    keys = tuple((f"key{number}", "text") for number in range(clean_lines.MOST_KEYS + 1))
+    assert clean_lines.compile_layout(spec(), layout(keys=keys[:-1])) is not None
+    assert clean_lines.compile_layout(spec(), layout(keys=keys)) is None
 
 
 BARE = (1, (), (), ("user",), (), (0, 0, 0, 0, 0), (), (), (), 0, (), (), 1, ())

@@ -185,7 +185,10 @@ def test_sources_of_different_tables_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines([INTEL]))
     (tmp_path / "b.jsonl").write_bytes(lines([KTO]))
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
-    with pytest.raises(OptionError, match="Preference, Unpaired"):
+    with pytest.raises(
+        OptionError,
+        match=r"a.jsonl makes Preference of messages, .*b.jsonl makes Unpaired of messages",
+    ):
         prepare(sources, RowOptions(type="intel"))
 
 

@@ -163,7 +163,9 @@ def test_a_template_that_doubles_bos_and_end_is_a_finding(tmp_path, tokenizer):
     )
     path = write(tmp_path / "pairs.jsonl", [sick_rows.clean(number) for number in range(30)])
     survey = fmtkit.inspect(path, tokenizer=tokenizer, chat_template=str(template))
-    assert {f.code: f.count for f in survey.findings} == {"bos_doubled": 30, "end_doubled": 30}
+    found = {f.code: f.count for f in survey.findings}
+    # The second end of turn is one that a model never writes: it stops at the first.
+    assert found == {"bos_doubled": 30, "end_doubled": 30, "template_tokens_trained": 30}
 
 
 @needs_goldens

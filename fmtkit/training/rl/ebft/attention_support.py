@@ -40,22 +40,18 @@ def check_layers(model: LanguageModel, longest: int) -> None:
         )
 
 
-def choose_attention(requested: str | None, device: str) -> tuple[Attention, str | None]:
+def choose_attention(requested: str | None) -> tuple[Attention, str | None]:
     """Return the implementation for the training forward, and a remark if it differs from the model's.
 
-    Flash attention takes no mask of this shape; FlexAttention has no backward pass on the CPU.
+    Flash attention takes no mask of this shape. FlexAttention, which has no backward pass on the CPU, is
+    refused in the plan where no CUDA device is to be used (`planning.checks`).
     """
     if requested in {None, "sdpa"}:
         return "sdpa", None
     if requested == "eager":
         return "eager", None
     if requested == "flex_attention":
-        if device == "cuda":
-            return "flex_attention", None
-        return (
-            "sdpa",
-            "flex_attention has no backward pass on the CPU: a dense mask with sdpa is used",
-        )
+        return "flex_attention", None
     remark = f"attn_implementation: {requested} cannot take EBFT's mask of blocks"
     return "sdpa", f"{remark}: a dense mask with sdpa is used"
 

@@ -35,8 +35,7 @@ def build_strided(job: Job, parts: Parts) -> Any:
     """Make the trainer of strided mode."""
     plan = plan_settings(job.sections.get("ebft"))
     requested = job.model_arguments.get("attn_implementation")
-    device = parts.arguments.device.type
-    attention, remark = choose_attention(str(requested) if requested else None, device)
+    attention, remark = choose_attention(str(requested) if requested else None)
     if remark:
         warnings.warn(remark, stacklevel=2)
     set_attention(parts.model, attention)
