@@ -102,6 +102,24 @@ def test_a_reply_that_the_template_leaves_out_fails_the_row(content):
     assert "leaves out the reply" in done.failures[0].message
 
 
+@pytest.mark.parametrize("content", ["", "."])
+def test_what_only_a_view_that_is_compared_holds_is_left_out(content):
+    # As gpt-oss: the reasoning of the last turn alone, and of none before a generation prompt.
+    source = (
+        "{% for m in messages %}<{{ m.role }}>{% if loop.last and not add_generation_prompt and "
+        "m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    thought = {"role": "assistant", "content": content, "reasoning_content": "deep"}
+    done, texts = pair(made(source), [*say(("user", "")), thought], PEAR, STONE)
+    assert done.difference is None
+    if content:
+        assert texts[0] == "<user><assistant>.<assistant>"
+        assert done.warnings == {"content_dropped": [0]}
+    else:
+        assert "leaves out every text" in done.failures[0].message
+
+
 def test_reasoning_that_only_an_earlier_turn_loses_is_a_warning():
     pytest.importorskip("trl")
     qwen = template_sources.find_model_template("qwen3")

@@ -116,21 +116,23 @@ class PlainRows:
             return PlainRow(row, outcome)
         warnings = ["generation_prompt_not_a_prefix"] if outcome.shortened else []
         said = self._said(row)
-        lost = self._lost(row, said, "".join(outcome.texts))
+        lost = self._lost(row, said, outcome)
         problem = refusal([slot for slot, words in said.items() if words], lost)
         if problem is not None:
             return PlainRow(row, problem)
         return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
 
-    def _lost(self, row: int, said: Mapping[Slot, str], text: str) -> list[Slot]:
-        """Return the slots whose text does not occur in a string."""
-        shapes = (signature(self.batch.parts, row), tuple(said))
+    def _lost(self, row: int, said: Mapping[Slot, str], outcome: Outcome) -> list[Slot]:
+        """Return the slots whose text does not occur in the texts of a row."""
+        shortened = outcome.shortened
+        shapes = (signature(self.batch.parts, row), tuple(said), shortened)
         if shapes not in self._absent:
             probe = self._probe_with_symbols(row)
             own = "".join(output for output in probe[0] if isinstance(output, str))
-            self._absent[shapes] = _missing(probe, said), _Constants.of(own)
+            missing = self._missing(probe, said, shortened=shortened)
+            self._absent[shapes] = missing, _Constants.of(own)
         absent, constants = self._absent[shapes]
-        written, known = _InOrder(text), constants.among(said.values())
+        written, known = _InOrder("".join(outcome.texts)), constants.among(said.values())
         # A text may occur by chance: what symbols do not find, and what the template writes by
         # itself (`</think>`, as a content and as a constant), is checked one by one.
         doubtful = {
@@ -139,7 +141,18 @@ class PlainRows:
             if words and (words in known or not written.holds(words))
         }
         doubtful |= {slot for slot in absent if said[slot]}
-        return [s for s in _missing(self._probe(row), said) if s in doubtful] if doubtful else []
+        if not doubtful:
+            return []
+        missing = self._missing(self._probe(row), said, shortened=shortened)
+        return [slot for slot in missing if slot in doubtful]
+
+    def _missing(self, probe: Probe, slots: Iterable[Slot], *, shortened: bool) -> list[Slot]:
+        """Return the slots of a row that none of the symbolic outputs holds of which its texts are made."""
+        outputs, unknowns = self.plan.written(probe[0], shortened=shortened), probe[1]
+        if not all(isinstance(output, str) for output in outputs):
+            return []
+        found = find("".join(output for output in outputs if isinstance(output, str)), unknowns)
+        return [slot for slot in slots if slot not in found.whole and slot not in found.pieces]
 
     def _said(self, row: int) -> dict[Slot, str]:
         """Return a row's texts by slot, trimmed; a content in parts has a slot for each of them."""
@@ -236,15 +249,6 @@ def _without_symbols(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_symbols(key): _without_symbols(item) for key, item in value.items()}
     return [_without_symbols(item) for item in value] if isinstance(value, list) else value
-
-
-def _missing(probe: Probe, slots: Iterable[Slot]) -> list[Slot]:
-    """Return the slots of a row that none of the symbolic outputs holds."""
-    outputs, unknowns = probe
-    if not all(isinstance(output, str) for output in outputs):
-        return []
-    found = find("".join(output for output in outputs if isinstance(output, str)), unknowns)
-    return [slot for slot in slots if slot not in found.whole and slot not in found.pieces]
 
 
 def _moved(cut: Outcome, probed: list[Output], outputs: list[Output]) -> Outcome | Problem:

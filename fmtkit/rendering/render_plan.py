@@ -62,6 +62,12 @@ class Plan:
         replies = (View((0, 1 + number), tools=tools) for number in range(self.replies))
         return (View((0,), generation_prompt=True, tools=tools), View((0,), tools=tools), *replies)
 
+    def written(self, outputs: Sequence[Output], *, shortened: bool) -> Sequence[Output]:
+        """Return the views that a row's texts come from: of both views of a prompt, one is only compared."""
+        if not self.replies:
+            return outputs
+        return outputs[1:] if shortened else [outputs[0], *outputs[2:]]
+
     def finish(self, outputs: Sequence[Output]) -> Outcome | Problem | None:
         """Make a row's texts from its views; None if a conversation does not begin with its prompt."""
         first = outputs[0]

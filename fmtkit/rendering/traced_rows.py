@@ -134,7 +134,8 @@ class TracedRows:
     def _place_by_text(self, leaf: Leaf, rows: Int64s, shapes: Signature) -> Int64s:
         """Give rows their texts whose real texts are prefixes; return the others."""
         cuts = cut_by_text(leaf, self.rows, rows)
-        text = "".join(output for output in leaf.outputs if isinstance(output, str))
+        outputs = self.plan.written(leaf.outputs, shortened=False)
+        text = "".join(output for output in outputs if isinstance(output, str))
         chosen = np.array(list(cuts), np.int64)
         chosen = self._survivors(text, leaf.unknowns, chosen, shapes)
         for column in range(self.plan.columns):
