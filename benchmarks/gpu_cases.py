@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -278,6 +278,8 @@ class Method:
     type: str | None = None
     """Of the dataset, where its columns leave it open."""
     is_online: bool = False
+    gpu_keys: Mapping[str, Any] = field(default_factory=dict)
+    """Of fmtkit's config where it trains on a GPU, and needs one."""
 
 
 def config_of(setting: Setting, method: Method, *, lora: bool) -> Result:
@@ -305,6 +307,7 @@ def config_of(setting: Setting, method: Method, *, lora: bool) -> Result:
         "use_cpu": not setting.on_gpu,
         **(adapter if lora else {}),
         **method.keys,
+        **(method.gpu_keys if setting.on_gpu else {}),
     }
 
 
@@ -479,7 +482,8 @@ def methods(size: Size) -> dict[str, Method]:
         ),
         "ebft strided": Method(
             "answers",
-            {"rl": "ebft", "ebft": strided, "flex_attention": True},
+            {"rl": "ebft", "ebft": strided},
+            gpu_keys={"flex_attention": True},
             type=texts,
             is_online=True,
         ),
