@@ -1,33 +1,22 @@
 """Columnar sources: Parquet, Arrow IPC and tables in memory, in slices bounded by bytes."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fmtkit.core.buffers import with_leaves
 from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES
+from fmtkit.sources.plain_types import decoded, decoded_schema
 
 PARQUET_BATCH_ROWS = 2048
 """Most rows decoded at once: a dictionary-encoded column can be far larger than its file says."""
 
 READ_BUFFER_BYTES = 1 << 20
 """Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
-
-EXTENSION_NAME = b"ARROW:extension:name"
-"""Field metadata of a column that was of an extension type, `arrow.json` most of all."""
-
-VIEWS: dict[pa.DataType, pa.DataType] = {
-    pa.string_view(): pa.large_string(),
-    pa.binary_view(): pa.large_binary(),
-}
-"""Types whose slices take as many bytes as the whole array, so that slices cannot be bounded by bytes."""
 
 ARROW_MAGIC = b"ARROW1"
 
@@ -37,6 +26,13 @@ BYTES_OF: dict[pa.DataType, pa.DataType] = {
     pa.string_view(): pa.binary_view(),
 }
 """Types of text -> the types of bytes with the same memory layout."""
+
+_LISTS: dict[type, Callable[[pa.DataType], pa.DataType]] = {
+    pa.ListType: pa.list_,
+    pa.LargeListType: pa.large_list,
+    pa.ListViewType: pa.list_view,
+    pa.LargeListViewType: pa.large_list_view,
+}
 
 IpcFile: TypeAlias = "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader"
 
@@ -112,12 +108,20 @@ def _check_but_for_text(array: pa.Array) -> None:
     elif pa.types.is_struct(dtype):
         for index in range(dtype.num_fields):
             _check_but_for_text(array.field(index))
-    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
-        made = pa.list_ if pa.types.is_list(dtype) else pa.large_list
-        items = [pa.nulls(len(array.values))]
+    elif pa.types.is_map(dtype) or (made := _LISTS.get(type(dtype))):
+        made = pa.list_ if pa.types.is_map(dtype) else made
+        held = [array.keys, array.items] if pa.types.is_map(dtype) else [array.values]
+        own = array.buffers()[: 3 if "view" in made.__name__ else 2]
+        items = [pa.nulls(len(held[0]))]
         pa.Array.from_buffers(
-            made(pa.null()), len(array), array.buffers()[:2], offset=array.offset, children=items
+            made(pa.null()), len(array), own, offset=array.offset, children=items
         ).validate(full=True)
+        for one in held:
+            _check_but_for_text(one)
+    elif pa.types.is_fixed_size_list(dtype):
+        _check_but_for_text(array.values)
+    elif pa.types.is_run_end_encoded(dtype):
+        pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.nulls(len(array.values)))
         _check_but_for_text(array.values)
     elif pa.types.is_dictionary(dtype):
         pa.DictionaryArray.from_arrays(array.indices, pa.nulls(len(array.dictionary)))
@@ -181,64 +185,3 @@ def _slices(batch: pa.RecordBatch, block_bytes: int) -> Iterator[pa.RecordBatch]
     middle = batch.num_rows // 2
     yield from _slices(batch.slice(0, middle), block_bytes)
     yield from _slices(batch.slice(middle), block_bytes)
-
-
-def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with columns of plain types (`decoded_schema`)."""
-    schema = decoded_schema(batch.schema)
-    if schema is batch.schema:
-        return batch
-    columns = [_castable(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names).cast(schema)
-
-
-def _castable(column: pa.Array) -> pa.Array:
-    """Return a column that can be cast: Arrow cannot yet look up views in a dictionary, nor cast runs."""
-    if pa.types.is_run_end_encoded(column.type):
-        return pc.run_end_decode(column)
-    if not pa.types.is_dictionary(column.type) or column.type.value_type not in VIEWS:
-        return column
-    values = column.dictionary.cast(VIEWS[column.type.value_type])
-    return pa.DictionaryArray.from_arrays(column.indices, values)
-
-
-def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the types that the rest of fmtkit knows, wherever they are inside a column.
-
-    Dictionaries, views, runs and extensions (JSON) become what they stand for, lists of a fixed size lists,
-    times and nulls text: Arrow has the type null where all is None or a list is always empty, and
-    a null has the same meaning in any type. Raises ArrowInvalid where two columns have one name.
-    """
-    if twice := [name for name, count in Counter(schema.names).items() if count > 1]:
-        raise pa.ArrowInvalid(f"two columns are named {twice[0]!r}; rename one")
-    fields = [_plain_field(field) for field in schema]
-    if all(new.type == old.type for new, old in zip(fields, schema, strict=True)):
-        return schema
-    return pa.schema(fields, schema.metadata)
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    plain = field.with_type(with_leaves(field.type, _plain))
-    if not isinstance(field.type, pa.BaseExtensionType):
-        return plain
-    # As Arrow itself marks a type that a reader does not know: JSON is not just text.
-    return plain.with_metadata({EXTENSION_NAME: field.type.extension_name})
-
-
-def _plain(dtype: pa.DataType) -> pa.DataType:
-    if dtype in VIEWS:
-        return VIEWS[dtype]
-    if pa.types.is_null(dtype):
-        return pa.string()
-    if pa.types.is_temporal(dtype) and not pa.types.is_interval(dtype):
-        # Python has no nanoseconds, and what stands for them depends on the installed packages.
-        return pa.string()
-    if pa.types.is_fixed_size_list(dtype):
-        return pa.list_(dtype.value_field.with_type(with_leaves(dtype.value_type, _plain)))
-    if pa.types.is_run_end_encoded(dtype):
-        return with_leaves(dtype.value_type, _plain)
-    if pa.types.is_dictionary(dtype):
-        return with_leaves(dtype.value_type, _plain)
-    if isinstance(dtype, pa.BaseExtensionType):
-        return with_leaves(dtype.storage_type, _plain)
-    return dtype

@@ -11,14 +11,15 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.codes import Reject
+from fmtkit.core.errors import SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import (
     PARQUET_BATCH_ROWS,
     arrow_errors,
     cut_tables,
-    decoded_schema,
     present,
 )
+from fmtkit.sources.plain_types import decoded_schema
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,12 @@ class TableReader:
     def blocks(self, columns: Sequence[str] | None) -> Iterator[ArrowBlock]:
         """Yield the batches, joined and sliced to blocks."""
         kept = None if columns is None else present(columns, self.arrow_schema)
-        batches = self.batches()
         read = 0
-        for table in cut_tables(batches if kept is None else (b.select(kept) for b in batches)):
-            read += table.nbytes
-            yield ArrowBlock(table, read)
+        with arrow_errors("the table"):
+            batches = self.batches()
+            for table in cut_tables(batches if kept is None else (b.select(kept) for b in batches)):
+                read += table.nbytes
+                yield ArrowBlock(table, read)
 
     def schema(self) -> pa.Schema:
         """Return the schema, dictionaries decoded."""
@@ -56,8 +58,23 @@ class TableReader:
 
 
 def reader_of_frame(frame: pl.DataFrame) -> TableReader:
-    """Return a reader of a polars frame, slice by slice, since conversion to Arrow copies strings."""
-    return TableReader(_arrow(frame.clear()).schema, partial(_batches_of_frame, frame))
+    """Return a reader of a polars frame, slice by slice, since conversion to Arrow copies strings.
+
+    Raises SourceError for a column of a type that Arrow does not have.
+    """
+    empty = frame.clear()
+    for name, dtype in frame.schema.items():
+        try:
+            foreign = dtype == pl.Object
+            _arrow(empty.select(name))
+        except pa.ArrowException:
+            foreign = True
+        if foreign:
+            raise SourceError(
+                f"the table cannot be read: column {name!r} is of the polars type {dtype}, which "
+                "Arrow does not have; cast or drop the column"
+            )
+    return TableReader(_arrow(empty).schema, partial(_batches_of_frame, frame))
 
 
 def _batches_of_frame(frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:

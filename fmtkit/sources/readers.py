@@ -17,7 +17,6 @@ from fmtkit.sources.columnar import (
     READ_BUFFER_BYTES,
     arrow_errors,
     cut_tables,
-    decoded_schema,
     ipc_batches,
     parquet_batches,
 )
@@ -27,6 +26,7 @@ from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.kinds import Layout
 from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
+from fmtkit.sources.plain_types import decoded_schema
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes, Readable
 from fmtkit.sources.temporary import room_for
 
