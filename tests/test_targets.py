@@ -396,18 +396,16 @@ def test_trl_trains_a_step_on_what_was_written(
     }[table]()
     out = tmp_path / "out"
     fmtkit.convert(rows, "passthrough", out, to=to, method=METHODS[table])
-    # Others' layouts become TRL's again, as a user would do it; TRL's own goes in as it is.
+    # Others' layouts become fmtkit's own again, which goes into TRL as it is, as its own layout does.
     if to != "trl":
-        fmtkit.convert(
-            str(out), read_by(to, table), tmp_path / "trl", to="trl", method=METHODS[table]
-        )
+        fmtkit.convert(str(out), read_by(to, table), tmp_path / "again", method=METHODS[table])
         loaded = load_dataset(
             "parquet" if to == "messages-parquet" else "json",
             data_dir=str(out / "data"),
             cache_dir=str(tmp_path / "cache"),
         )
         assert loaded["train"].num_rows == len(rows)
-        out = tmp_path / "trl"
+        out = tmp_path / "again"
     dataset = load_dataset(
         "parquet", data_dir=str(out / "data"), cache_dir=str(tmp_path / "cache")
     )["train"]

@@ -165,13 +165,48 @@ def test_an_empty_table_stays_empty(tmp_path):
     assert isinstance(fmtkit.to_trl(pa.table({"prompt": ["p"]})), Dataset)
 
 
+def loaded(path: Path) -> Dataset:
+    """Load a converted file without fmtkit, as a script would."""
+    kind = {".jsonl": "json"}.get(path.suffix, "parquet")
+    return load_dataset(
+        kind, data_files=str(path), cache_dir=str(path.with_name("cache")), split="train"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_file_feeds_every_template_of_trl_as_the_rows_would(tmp_path, model, suffix):
+    import trl
+
+    write(tmp_path / "chats.jsonl", CHATS)
+    fmtkit.convert(tmp_path / "chats.jsonl", "openai", tmp_path / f"out{suffix}")
+    tokenizer = tokenizer_of(model, "trl:qwen3")
+
+    def render(row: dict, template: str) -> str:
+        try:
+            return tokenizer.apply_chat_template(
+                row["messages"], tools=row.get("tools"), chat_template=template, tokenize=False
+            )
+        except Exception as error:  # noqa: BLE001 - of the template, in its own words
+            return f"{type(error).__name__}: {error}"
+
+    templates = sorted((Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))
+    assert len(templates) > 20
+    for file in templates:
+        template = file.read_text(encoding="utf-8")
+        made = [render(row, template) for row in loaded(tmp_path / f"out{suffix}")]
+        assert made == [render(row, template) for row in CHATS], file.name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["sft", "dpo"])
-def test_a_real_trainer_tokenizes_and_learns_from_calls_of_tools(tmp_path, model, method):
+@pytest.mark.parametrize("made", ["out", "out.parquet", "out.jsonl"])
+def test_a_real_trainer_tokenizes_and_learns_from_calls_of_tools(tmp_path, model, method, made):
     import trl
 
     rows, kind = (CHATS[:2] * 2, "openai") if method == "sft" else (PAIRS, "passthrough")
-    fmtkit.convert(write(tmp_path / "rows.jsonl", rows), kind, tmp_path / "out")
+    out = tmp_path / made
+    fmtkit.convert(write(tmp_path / "rows.jsonl", rows), kind, out)
     config = {"sft": trl.SFTConfig, "dpo": trl.DPOConfig}[method](
         str(tmp_path / "run"),
         max_steps=1,
@@ -182,7 +217,7 @@ def test_a_real_trainer_tokenizes_and_learns_from_calls_of_tools(tmp_path, model
         max_length=2048,
     )
     trainer = {"sft": trl.SFTTrainer, "dpo": trl.DPOTrainer}[method](
-        model, args=config, train_dataset=fmtkit.to_trl(tmp_path / "out")
+        model, args=config, train_dataset=loaded(out) if out.suffix else fmtkit.to_trl(out)
     )
     tokenizer = trainer.processing_class
     row = trainer.train_dataset[0]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.tables import MESSAGE, WIDE_MESSAGE
+from fmtkit.core.tables import MESSAGE, STORED_MESSAGE, WIDE_MESSAGE
 
 _WITHOUT = {"margin": 0.0}
 """Column -> what stands for its absence."""
@@ -36,8 +36,6 @@ def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Sche
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with the columns of the schema, in its order and its types."""
-    if table.schema == schema:
-        return table
     columns = []
     for field in schema:
         if field.name in table.schema.names:
@@ -56,8 +54,8 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if pa.types.is_list(one) and pa.types.is_list(other):
         inner = _common(one.value_type, other.value_type)
         return None if inner is None else pa.list_(inner)
-    if {one, other} == {MESSAGE, WIDE_MESSAGE}:
-        return WIDE_MESSAGE
+    if {one, other} == {MESSAGE, STORED_MESSAGE}:
+        return STORED_MESSAGE
     if pa.types.is_nested(one) or pa.types.is_nested(other):
         return None
     if {pa.types.is_boolean(t) or pa.types.is_floating(t) for t in (one, other)} == {True}:
@@ -74,5 +72,7 @@ def _spoken(dtype: pa.DataType) -> str:
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return "text"
     if pa.types.is_list(dtype):
-        return "messages" if dtype.value_type in (MESSAGE, WIDE_MESSAGE) else "a list"
+        return (
+            "messages" if dtype.value_type in (MESSAGE, WIDE_MESSAGE, STORED_MESSAGE) else "a list"
+        )
     return str(dtype)

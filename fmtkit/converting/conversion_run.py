@@ -153,8 +153,7 @@ class ConversionRun:
 
     def _write_job(self) -> None:
         """Stream a job's pieces into the sink."""
-        schema = None if self.job.schema == self.schema else self.schema
-        encode = Encoding(self.job.split, self.format, self.compression, schema)
+        encode = Encoding(self.job.split, self.format, self.compression, self.schema)
         if self._by_tasks():
             self._write_tasks(encode)
             return

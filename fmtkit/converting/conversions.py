@@ -301,7 +301,9 @@ def write_jobs(
     if len({job.table for job in jobs}) > 1:
         made = ", ".join(f"{job.options.type} makes {job.table.name()}" for job in jobs)
         raise OptionError(f"one file holds one table, but {made}; give a folder as OUT")
-    schema = common_schema([job.schema for job in jobs], [job.options.chosen_type for job in jobs])
+    schema = common_schema(
+        [job.stored_schema for job in jobs], [job.options.chosen_type for job in jobs]
+    )
     run = ConversionRun(jobs, out, options, watch, schema, limit)
     try:
         return run.write()

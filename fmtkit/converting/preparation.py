@@ -58,6 +58,7 @@ from fmtkit.core.tables import (
     Table,
     Tokens,
     Unpaired,
+    stored_schema,
     written_schema,
 )
 from fmtkit.formats import registry, target_registry
@@ -153,6 +154,12 @@ class Job:
     def schema(self) -> pa.Schema:
         """Return the schema of the rows that are written."""
         return written_schema(self.staged)
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """Return the schema of a file of these rows; the layout of another tool says itself what is JSON."""
+        is_target = isinstance(self.text, TargetStage)
+        return self.schema if is_target else stored_schema(self.staged)
 
     @property
     def now(self) -> datetime | None:

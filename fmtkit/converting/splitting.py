@@ -178,8 +178,8 @@ class Encoding(PickledByFields):
     split: Split | None
     format: str
     compression: str
-    schema: pa.Schema | None = None
-    """The schema of the file, where the rows of others are in it too."""
+    schema: pa.Schema
+    """The schema of the file, which may have the rows of others too."""
 
     @cached_property
     def _written_as(self) -> Format:
@@ -202,4 +202,4 @@ class Encoding(PickledByFields):
 
     def _fitted(self, table: pa.Table) -> pa.Table:
         rows = written(table)
-        return rows if self.schema is None else fitted(rows, self.schema)
+        return rows if rows.schema == self.schema else fitted(rows, self.schema)

@@ -42,6 +42,19 @@ WIDE_MESSAGE = pa.struct(
 )
 """`tool_calls` is canonical JSON text: inferred structs would rewrite the arguments."""
 
+STORED_MESSAGE = pa.struct(
+    [
+        *MESSAGE,
+        *(
+            WIDE_MESSAGE.field(key.name).with_type(pa.json_())
+            if key.form == "calls"
+            else WIDE_MESSAGE.field(key.name)
+            for key in MESSAGE_KEYS
+        ),
+    ]
+)
+"""A wide message in a file: its calls are typed arrow.json, which readers give back as values."""
+
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
 """A part of a string, and whether it is trained on."""
 
@@ -82,6 +95,28 @@ def written_name(name: str) -> str:
 def written_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema under which rows are written."""
     return pa.schema([f.with_name(written_name(f.name)) for f in schema if f.name != SPLIT_KEY])
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a file of rows: tool calls and tools are values, as chat templates render them.
+
+    Columns of the source stay as they are.
+    """
+    return written_schema(pa.schema([_stored(field) for field in schema]))
+
+
+def _stored(field: pa.Field) -> pa.Field:
+    if is_carried(field.name):
+        return field
+    if field.name == "tools" and pa.types.is_string(field.type):
+        return field.with_type(pa.json_())
+    return field.with_type(_stored_type(field.type))
+
+
+def _stored_type(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(dtype):
+        return pa.list_(_stored_type(dtype.value_type))
+    return STORED_MESSAGE if dtype == WIDE_MESSAGE else dtype
 
 
 def written(table: pa.Table) -> pa.Table:

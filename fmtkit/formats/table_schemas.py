@@ -1,5 +1,8 @@
 """JSON Schemas of canonical rows, derived from the Arrow schemas, so that the two cannot differ.
 
+Tool calls and tools are JSON text in a table, and values in a file (`tables.stored_schema`): a schema
+takes both.
+
 The files in schemas/ are this module's output; a test compares them.
 """
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fmtkit.core.tables import DIALOG_COLUMNS, SEGMENT, TABLES, WIDE_MESSAGE, Table
+from fmtkit.core.tables import DIALOG_COLUMNS, SEGMENT, STORED_MESSAGE, TABLES, Table, stored_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -20,7 +23,7 @@ DESCRIPTIONS = {
     "rejected": "The worse reply: messages, or what the template adds after the prompt.",
     "label": "Whether the reply is desirable.",
     "margin": "By how much the chosen reply is better.",
-    "tools": "Tool definitions as canonical JSON text.",
+    "tools": "Tool definitions, in a table as canonical JSON text.",
     "answer": "The answer that a reward function compares with.",
     "nemo_gym_row": "The row of a NeMo Gym as canonical JSON text, numbers as written.",
     "nemo_gym_server": "The resources server that judges the answer.",
@@ -42,8 +45,8 @@ DESCRIPTIONS = {
 
 def message_schema() -> dict[str, Any]:
     """Return the schema of a message; keys besides role and content only where the source has them."""
-    fields = [WIDE_MESSAGE.field(i) for i in range(WIDE_MESSAGE.num_fields)]
-    properties = {f.name: {"type": [_scalar(f.type), "null"]} for f in fields}
+    fields = [STORED_MESSAGE.field(i) for i in range(STORED_MESSAGE.num_fields)]
+    properties: dict[str, Any] = {f.name: _or_null(_type(f.type)) for f in fields}
     properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}
     return {
         "type": "object",
@@ -57,7 +60,7 @@ def message_schema() -> dict[str, Any]:
 
 def row_schema(table: type[Table]) -> dict[str, Any]:
     """Return the JSON Schema of a canonical row; further columns are those that were kept."""
-    schema = table.schema(None, wide=True, text=False)
+    schema = stored_schema(table.schema(None, wide=True, text=False))
     properties = {f.name: _column(table, f) for f in schema}
     for name, entry in properties.items():
         if name in table.optional:
@@ -105,6 +108,8 @@ def _type(dtype: pa.DataType) -> dict[str, Any]:
         return {"type": "object", "required": [*named], "properties": named}
     if pa.types.is_struct(dtype):
         return {"$ref": "#/$defs/message"}
+    if dtype == pa.json_():
+        return {"type": ["array", "string"]}
     return {"type": _scalar(dtype)}
 
 
@@ -117,9 +122,8 @@ def _scalar(dtype: pa.DataType) -> str:
 
 
 def _or_null(entry: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(entry.get("type"), str):
-        return {"type": [entry["type"], "null"]}
-    return {}
+    kinds = entry.get("type", [])
+    return {"type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]} if kinds else {}
 
 
 def file_names() -> dict[str, type[Table]]:
