@@ -1,11 +1,15 @@
 """The given layouts of public projects: no guess is sure or likely and wrong, and most right ones say so."""
 
 import importlib.util
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+import fmtkit
+from fmtkit.core.errors import FmtkitError
 
 GIVEN = Path(__file__).parents[2] / "shared" / "data" / "layouts"
 RIGHT = 85
@@ -50,3 +54,19 @@ def test_no_guess_of_the_given_layouts_is_wrong_while_sure_and_most_right_ones_s
     assert wrong == []
     assert verdicts["right"] >= RIGHT, numbers
     assert trusted >= TRUSTED * len(converted), numbers
+
+
+# Each of 115 layouts is looked at twice: 15 s.
+@pytest.mark.slow
+def test_convert_and_inspect_say_the_same_of_each_given_layout():
+    if not (GIVEN / "check.py").is_file():
+        pytest.skip("needs ../shared/data/layouts")
+    files = [path for path in sorted(GIVEN.iterdir()) if path.suffix in (".jsonl", ".json", ".csv")]
+    for path in files:
+        try:
+            fmtkit.convert(str(path), None)
+        except FmtkitError as error:
+            told = re.search(r"looks like (\S+) -> \S+ \((\w+):", str(error))
+        survey = fmtkit.inspect(str(path))
+        said = (told[1], told[2]) if told else (None, None)
+        assert said == (survey.best_guess, survey.certainty), path.name

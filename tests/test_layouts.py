@@ -224,7 +224,7 @@ def test_two_columns_that_are_as_near_are_no_suggestion():
     fits = detection.detect([row] * 3)
     assert not any(found.mapping for found in fits)
     assert fits[0].converter.name == "passthrough"
-    assert detection.certainty(fits) == "unsure"
+    assert detection.certainty(fits, [row]) == "unsure"
 
 
 @pytest.mark.parametrize(

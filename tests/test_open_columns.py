@@ -30,7 +30,7 @@ def rows(**columns):
 
 
 def certainty(sample):
-    return detection.certainty(detection.detect(sample))
+    return detection.certainty(detection.detect(sample), sample)
 
 
 def open_names(sample):
@@ -147,7 +147,7 @@ def test_messages_to_which_nobody_replies_are_prompts(tmp_path, capsys, name):
         for i, (held, said) in enumerate(zip(asked, SAID, strict=True))
     ]
     fits = detection.detect(sample)
-    assert (fits[0].converter.table, detection.certainty(fits)) == ("Prompt", "unsure")
+    assert (fits[0].converter.table, detection.certainty(fits, sample)) == ("Prompt", "unsure")
     path = tmp_path / "asked.jsonl"
     pl.DataFrame(sample).write_ndjson(path)
     survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
@@ -178,7 +178,7 @@ def test_convert_without_a_type_prints_every_command_that_inspect_prints(tmp_pat
     path = tmp_path / "rows.jsonl"
     pl.DataFrame(rows(thumbs=held)).write_ndjson(path)
     survey = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
-    asked = runs.fmtkit(capsys, "convert", str(path), "-o", str(tmp_path / "out.jsonl"))
+    asked = runs.fmtkit(capsys, "convert", str(path))
     assert (asked.code, asked.err.count("\n")) == (2, 1)
     assert len(survey["readings"]) == 3
     for one in survey["readings"]:

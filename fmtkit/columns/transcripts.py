@@ -3,8 +3,9 @@ r"""Transcripts: one text of `\n\nHuman:` and `\n\nAssistant:` turns, or of othe
 polars' regular expressions have no lookahead, so the text is split at one mark, then at the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import polars as pl
 from polars import Expr
@@ -86,6 +87,25 @@ def marks_of(texts: Sequence[str]) -> list[str | None]:
     found = pl.DataFrame({"text": list(texts)}, schema={"text": pl.String})
     named = found.select(pl.when(is_marked(text)).then(pl.coalesce(marks)))
     return named.to_series().to_list()
+
+
+def asked_in(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the strings of a row and of its user messages, with their columns."""
+    for name, value in row.items():
+        if isinstance(value, str):
+            yield name, value
+        for one in value if isinstance(value, list) else ():
+            if isinstance(one, Mapping):
+                speaker = one.get("role", one.get("from"))
+                content = one.get("content", one.get("value"))
+                if speaker in ("user", "human") and isinstance(content, str):
+                    yield name, content
+
+
+def is_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a user turn holds a complete conversation, which types of messages read as one turn."""
+    turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
+    return any(marks_of([text for row in turns for _, text in asked_in(row)]))
 
 
 def marked_turns(text: Expr) -> Expr:

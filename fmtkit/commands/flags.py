@@ -33,6 +33,8 @@ INTERRUPTED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
 _JSON = "_as_json"
 _CONTEXT = "context"
+_PLACES = {"source", "out"}
+"""Parameters of commands that say what is read and where it is written."""
 _CHOICES_WIDTH = 24
 """Choices that take more characters are listed only in the help text, not next to the flag."""
 _OTHER_PANEL = "Output and help"
@@ -198,7 +200,8 @@ def flags(
             names = frozenset(n for n in given if _is_typed(typed[_CONTEXT], n))
             if typed.get("quiet"):
                 warnings.simplefilter("ignore", UnreadFilesWarning)
-            command(**rest, options=options(**given, typed=names))
+            beside = _words_beside(typed[_CONTEXT], set(rest) - _PLACES)
+            command(**rest, options=options(**given, typed=names, beside=beside))
 
         called.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
@@ -302,6 +305,21 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     """Return whether an option was given on the command line, even with its default value."""
     sources = [context.get_parameter_source(n) for n in (name, name + _JSON)]
     return any(source is not None and source.name != "DEFAULT" for source in sources)
+
+
+def _words_beside(context: typer.Context, names: set[str]) -> tuple[str, ...]:
+    """Return the words that were typed for parameters of the command that are no options."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        if parameter.name not in names or not _is_typed(context, str(parameter.name)):
+            continue
+        value, flag = context.params[parameter.name], max(parameter.opts, key=len)
+        if isinstance(value, bool):
+            words += [flag] if value else []
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [flag, str(one)]
+    return tuple(words)
 
 
 def _typed(typed: dict[str, Any], name: str, found: Option) -> Any:

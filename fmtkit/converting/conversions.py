@@ -63,6 +63,7 @@ def convert_to(
         LimitError: if more rows are bad than --max-errors or --on-error fail allows.
         NothingWrittenError: if not one row could be converted; quarantine and report are written.
     """
+    options = replace(options, out=str(out))
     if options.type is None and options.to is None:
         # `prepare` raises the error that suggests a type and a command.
         for plugin in options.plugins:

@@ -143,7 +143,9 @@ class SourceOptions(Options):
 
     def of_sources(self) -> dict[str, Any]:
         """Return the options that concern sources, as keywords for other options."""
-        names = (entry.name for entry in fields(SourceOptions) if entry.name != "typed")
+        names = (
+            entry.name for entry in fields(SourceOptions) if entry.name not in ("typed", "beside")
+        )
         return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
@@ -229,6 +231,9 @@ class RowOptions(SourceOptions):
     """The config that user functions are called with."""
     command: str = "convert"
     """The command that is run: `validate` without a type reads canonical rows, other commands need one."""
+
+    out: str = field(default="", compare=False, repr=False)
+    """OUT of the command, for commands that an error suggests; empty where there is none."""
 
     @property
     def form(self) -> str | None:

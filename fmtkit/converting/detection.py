@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
+from fmtkit.columns.transcripts import is_in_turn
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
@@ -415,11 +416,22 @@ def _is_enough(found: Fit) -> bool:
     return found.is_good and not found.is_narrow and not found.is_written
 
 
-def certainty(fits: Sequence[Fit]) -> str:
+def certainty(fits: Sequence[Fit], sample: Sequence[Row]) -> str:
     """Return how certain the first of several fits is: sure, likely or unsure.
 
-    Never sure while a column is open; a reading by other names is at most likely.
+    Never sure while a column is open, or a turn may hold a whole conversation; a reading by other names is
+    at most likely.
     """
+    found = _certainty(fits)
+    return LIKELY if found == SURE and is_in_turn(sample) else found
+
+
+def least(certainties: Sequence[str]) -> str:
+    """Return the certainty of a guess on several sources: that of the least certain one."""
+    return max(certainties, key=(SURE, LIKELY, UNSURE).index)
+
+
+def _certainty(fits: Sequence[Fit]) -> str:
     best, *others = fits
     if not best.is_good or best.is_narrow or best.is_written:
         return UNSURE

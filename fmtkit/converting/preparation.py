@@ -339,7 +339,7 @@ def _typed(settings: RowOptions, opened: Sequence[Source]) -> RowOptions:
     samples = [without(sample_of(source), settings.ignore) for source in opened]
     if settings.command == "validate" and _are_canonical(samples, settings):
         return replace(settings, type=CANONICAL)
-    said = untyped(opened, samples, settings.method, settings.delimiter, settings.command)
+    said = untyped(opened, samples, settings)
     raise OptionError(said)
 
 

@@ -1,7 +1,6 @@
 """Readings: other commands for a source with an open column, each tried on its first rows."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +8,11 @@ from typing import Any
 from fmtkit.columns.kinds import FlagKind
 from fmtkit.columns.strict_kinds import mark_of
 from fmtkit.converting.bound_column import Row
+from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.detection import PLAIN, Fit, fit
 from fmtkit.converting.known_words import BAD, GOOD
 from fmtkit.converting.open_columns import LABEL, SCALE, SCORE, OpenColumn
-from fmtkit.converting.suggestions import convert_command
+from fmtkit.converting.suggestions import convert_command, is_kept, to_of
 from fmtkit.converting.type_options import LABEL_OPTION
 from fmtkit.core.tables import Unpaired
 from fmtkit.formats import registry
@@ -28,32 +28,29 @@ class Reading:
 
 
 def readings(
-    paths: Sequence[str],
-    found: Fit,
-    sample: Sequence[Row],
-    delimiter: str | None,
-    verb: str = "convert",
+    paths: Sequence[str], found: Fit, sample: Sequence[Row], given: SourceOptions
 ) -> tuple[Reading, ...]:
     """Return what may be done about the open columns of a fit: read as labels, carried through, ignored."""
-    plain = convert_command(paths, found, sample, delimiter=delimiter, command=verb)
-    if plain is None or not (found.open or found.unread):
+    if convert_command(paths, found, sample, given) is None or not (found.open or found.unread):
         return ()
     made: list[Reading] = []
     for column in found.open:
         labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
         as_kto = _as_labels(found, column.name, labels[0], sample) if labels else None
-        command = as_kto and convert_command(
-            paths, as_kto, sample, delimiter=delimiter, command=verb
-        )
+        command = as_kto and convert_command(paths, as_kto, sample, given)
         if labels and command:
             made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
     # A key of messages is no column: it can be neither kept nor ignored.
     held = {name for row in sample for name in row}
     opened = (one.name for one in found.open if one.name in held)
-    names = ",".join(dict.fromkeys([*found.unread, *opened]))
-    if names and not any(c in names for c in " \t\n"):
-        for flag, meaning in (("--keep", "carried through"), ("--ignore", "not needed")):
-            made.append(Reading(f"{names} {meaning}", f"{plain} {flag} {shlex.quote(names)}"))
+    names = [n for n in dict.fromkeys([*found.unread, *opened]) if not is_kept(n, given)]
+    if names and not any(c in name for name in names for c in ", \t\n"):
+        # A layout (--to) has no place for columns of others.
+        carried = (("keep", "carried through"),) if to_of(given) is None else ()
+        for flag, meaning in (*carried, ("ignore", "not needed")):
+            command = convert_command(paths, found, sample, given, **{flag: names})
+            if command:
+                made.append(Reading(f"{','.join(names)} {meaning}", command))
     return tuple(made)
 
 

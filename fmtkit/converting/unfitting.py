@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row, is_media
-from fmtkit.converting.command_paths import fitted, output_for
+from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.near_misses import is_message
+from fmtkit.converting.suggestions import as_command
 from fmtkit.core.escaping import one_line
 from fmtkit.sources.kinds import SUFFIXES
 
@@ -28,7 +29,10 @@ DECOMPRESSING = {".gz": "gzip -dc", ".zst": "zstd -dc"}
 
 
 def unfitting(
-    paths: Sequence[str], samples: Sequence[Sequence[Row]], sources: Sequence["Source"]
+    paths: Sequence[str],
+    samples: Sequence[Sequence[Row]],
+    sources: Sequence["Source"],
+    given: SourceOptions,
 ) -> str:
     """Describe rows that no type fits, and how to convert them.
 
@@ -36,6 +40,7 @@ def unfitting(
         paths: The sources as the user gave them, for commands.
         samples: The first valid rows of each source.
         sources: The sources themselves, for what could not be read of those without a valid row.
+        given: The options of the command.
     """
     sample = [row for rows in samples for row in rows]
     if not sample:
@@ -57,11 +62,11 @@ def unfitting(
         return f"no type fits; {near[0]} has the columns, but {near[1]}"
     names = dict.fromkeys(name for row in sample for name in row)
     path = paths[0] if paths else "SOURCE"
-    words = ["fmtkit", "convert", *fitted(paths), "-t", "question_answer"]
-    words += ["--map", "question=COLUMN", "--map", "answer=COLUMN", "-o", output_for(paths)]
+    columns = {"question": "COLUMN", "answer": "COLUMN"}
+    command = as_command(paths, given, {"type": "question_answer", "columns": columns})
     return (
         f"no type fits {path}, whose columns are {', '.join(names) or 'none'}: say which of them are "
-        f"a question and its answer (`{shlex.join(words)}`), or read them by a converter of your own "
+        f"a question and its answer (`{command}`), or read them by a converter of your own "
         "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
     )
 

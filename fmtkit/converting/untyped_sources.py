@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.detection import Fit, certainty
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.converting.detection import Fit, certainty, least
 from fmtkit.converting.readings import readings
-from fmtkit.converting.suggestions import convert_command
+from fmtkit.converting.suggestions import convert_command, why_not_to
 from fmtkit.converting.unfitting import unfitting
 
 if TYPE_CHECKING:
@@ -20,21 +21,19 @@ RIVALS = 3
 def untyped(
     sources: Sequence["Source"],
     samples: Sequence[Sequence[Row]],
-    method: str | None,
-    delimiter: str | None,
-    command: str = "convert",
+    given: RowOptions,
 ) -> str:
     """Return one line on what sources look like, how certain that is, and how to convert or validate them."""
     paths = [source.given for source in sources]
     sample = next((rows for rows in samples if rows), ())
-    fits = detection.detect(sample, method)
     advice = "`fmtkit inspect SOURCE` shows what it holds"
-    looks = (detection.detect(rows, method)[:1] for rows in samples if rows)
-    named = dict.fromkeys(_named(found) for best in looks for found in best)
+    held = [(rows, detection.detect(rows, given.method)) for rows in samples if rows]
+    fits = held[0][1] if held else []
+    named = dict.fromkeys(_named(found) for _, found_of in held for found in found_of[:1])
     if len(named) > 1:
         return f"--type is missing, and the sources differ ({', '.join(named)}): one at a time"
     if not fits:
-        return f"--type is missing, and {unfitting(paths, samples, sources)}; {advice}"
+        return f"--type is missing, and {unfitting(paths, samples, sources, given)}; {advice}"
     mixed = detection.layouts(sample, fits)
     if mixed:
         both = ", ".join(f"{_named(found)} {share:.0%}" for found, share in mixed)
@@ -43,13 +42,14 @@ def untyped(
             "--type, and the rows of the other are quarantined"
         )
     best = fits[0]
-    plain = convert_command(paths, best, sample, delimiter=delimiter, command=command)
-    message = f"--type is missing; it looks like {_named(best)} ({certainty(fits)}: {best.reason})"
+    plain = convert_command(paths, best, sample, given)
+    sure = least([certainty(found_of, rows) for rows, found_of in held if found_of])
+    message = f"--type is missing; it looks like {_named(best)} ({sure}: {best.reason})"
     rivals = _rivals(fits)
     also = f"; or {', '.join(rivals)}" if rivals else ""
     if plain is None:
-        return f"{message}{also}; {advice}"
-    others = readings(paths, best, sample, delimiter, command)
+        return f"{message}{also}; {why_not_to(best, given) or advice}"
+    others = readings(paths, best, sample, given)
     more = "".join(f"; or with {one.meaning}: {one.command}" for one in others)
     return f"{message}{also}: {plain}{more}"
 

@@ -103,7 +103,9 @@ def validate_sources(
     Raises what `convert` raises before the first row, and SourceError.
     """
     # The limit is applied at the end: validation lists every finding and does not stop at one.
+    limited = options.words(["max_errors"])
     unlimited = replace(options, command="validate", on_error="quarantine", max_errors=None)
+    unlimited = replace(unlimited, beside=(*limited, *options.beside))
     with session():
         rows = RowStream(sources, unlimited, watch)
         items = (_by_tasks if works_by_tasks(rows.job) else _by_blocks)(rows, schema=schema)

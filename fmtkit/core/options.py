@@ -8,7 +8,8 @@ means the same everywhere:
         limit: int | None = option(COUNT, "Read the first N rows only.")
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import date, datetime
 from functools import wraps
@@ -105,6 +106,8 @@ class Options:
     """The heading under which `--help` lists the options that a class declares."""
     typed: frozenset[str] = field(default=frozenset(), kw_only=True, compare=False, repr=False)
     """Names of the options given on the command line, also those with their default value."""
+    beside: tuple[str, ...] = field(default=(), kw_only=True, compare=False, repr=False)
+    """Words of the command line that set no option, such as --fail-on CODE, for suggested commands."""
 
     def __post_init__(self) -> None:
         for name, declared in self.declared().items():
@@ -170,6 +173,16 @@ class Options:
             if name in compared and (name in self.typed or value != defaults[name])
         }
 
+    def words(self, names: Iterable[str]) -> list[str]:
+        """Return those of the named options that were chosen, as the command line takes them."""
+        chosen, declared = self.chosen(), self.declared()
+        return [
+            word
+            for name in names
+            if name in declared and name in chosen
+            for word in words_of(flag_of(name, declared[name]), declared[name], chosen[name])
+        ]
+
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of these options as an object of keywords."""
@@ -187,6 +200,24 @@ class Options:
 def flag_of(name: str, declared: Option) -> str:
     """Return an option as messages name it: the long flag."""
     return declared.flags[0] if declared.flags else "--" + name.rstrip("_").replace("_", "-")
+
+
+def words_of(flag: str, declared: Option, value: Any) -> list[str]:
+    """Return a value that an option keeps as words of a command line."""
+    if isinstance(value, bool):
+        return [flag] if value else []
+    if isinstance(value, Mapping):
+        pairs = (f"{key}={_word(one)}" for key, one in value.items())
+        return [word for pair in pairs for word in (flag, pair)]
+    if declared.reader is NAMES:
+        return [flag, ",".join(value)] if value else []
+    if isinstance(value, tuple):
+        return [word for one in value for word in (flag, _word(one))]
+    return [] if value is None else [flag, _word(value)]
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def keywords(

@@ -211,7 +211,7 @@ def _written(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, .
     for one in found:
         finding = one
         if one.code == rendered_text.TRANSCRIPT:
-            command = command_as("transcript", rows, paths=paths, delimiter=options.delimiter)
+            command = command_as("transcript", rows, paths=paths, options=options)
             also = {"command": command} if command else {}
             finding = replace(one, details={**one.details, **also})
         made.append(finding_summary(finding))
@@ -246,7 +246,7 @@ def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[
     shown = tuple(json.dumps(row, ensure_ascii=False, default=str)[:RAW_SHOWN] for row in firsts)
     if best is None:
         return {"first_rows": shown, "guessed": chosen is None}
-    sure = next(found[0].certainty for found in opened.guesses if found)
+    sure = detection.least([found[0].certainty for found in opened.guesses if found])
     at_first = all(not found or found[0].type == best.type for found in opened.guesses)
     return {
         "best_guess": best.type,
@@ -293,10 +293,7 @@ def _open(source: object, options: InspectOptions) -> Opened:
     check_places(sources, None, options)
     samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
     paths = [one.given for one in sources]
-    guesses = tuple(
-        guess(sample, options.method, paths=paths, delimiter=options.delimiter)
-        for sample in samples
-    )
+    guesses = tuple(guess(sample, options, paths=paths) for sample in samples)
     return Opened(sources, samples, guesses)
 
 

@@ -1,10 +1,10 @@
 """Finds columns of rendered text, recognized by the template's control tokens, and transcripts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmtkit.columns.transcripts import marks_of
+from fmtkit.columns.transcripts import asked_in, marks_of
 from fmtkit.converting.rendered_texts import written_with
 from fmtkit.inspection.findings import Finding
 
@@ -42,7 +42,7 @@ def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]
     names: list[str] = []
     texts: list[str] = []
     for number, row in enumerate(sample):
-        for name, text in _asked(row):
+        for name, text in asked_in(row):
             rows.append(number)
             names.append(name)
             texts.append(text)
@@ -53,25 +53,6 @@ def find_transcripts(sample: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]
     count = len({rows[place] for place in found})
     details = {names[place]: str(marks[place]) for place in reversed(found)}
     return (Finding(TRANSCRIPT, count, count / len(sample), (), details),)
-
-
-def is_transcript_in_turn(sample: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a user turn holds a complete conversation, which types of messages read as one turn."""
-    turns = [{n: v for n, v in row.items() if isinstance(v, list)} for row in sample]
-    return bool(find_transcripts(turns))
-
-
-def _asked(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the strings of a row and of its user messages, with their columns."""
-    for name, value in row.items():
-        if isinstance(value, str):
-            yield name, value
-        for one in value if isinstance(value, list) else ():
-            if isinstance(one, Mapping):
-                speaker = one.get("role", one.get("from"))
-                content = one.get("content", one.get("value"))
-                if speaker in ("user", "human") and isinstance(content, str):
-                    yield name, content
 
 
 def _template_of(texts: Sequence[str]) -> tuple[str, int] | None:

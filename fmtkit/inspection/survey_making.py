@@ -183,7 +183,7 @@ def make_bare_survey(
     reason = (
         f"the sources are of different types, {', '.join(sorted(guesses))}: inspect each separately"
         if guesses
-        else unfitting([source.given for source in sources], samples, sources)
+        else unfitting([source.given for source in sources], samples, sources, options)
     )
     if columns.unread and not columns.rows:
         codes = ", ".join(f"{code} {count}" for code, count in columns.unread.most_common())

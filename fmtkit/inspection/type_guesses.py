@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.converting import detection
+from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.open_columns import OpenColumn
 from fmtkit.converting.readings import Reading, readings
 from fmtkit.converting.suggestions import convert_command
 from fmtkit.formats import registry
-from fmtkit.inspection import rendered_text
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -42,25 +42,22 @@ class Guess:
 
 def guess(
     sample: Sequence[Mapping[str, Any]],
-    method: str | None = None,
+    options: SourceOptions | None = None,
     *,
     paths: Sequence[str] = ("<memory>",),
-    delimiter: str | None = None,
 ) -> tuple[Guess, ...]:
     """Return the types that fit the rows of a sample, best first; each type and table once."""
     found: dict[tuple[str, str], Guess] = {}
     rows = list(sample)
-    fits = detection.detect(rows, method)
+    given = options or SourceOptions()
+    fits = detection.detect(rows, given.method)
     for place, fit in enumerate(fits):
         name, table = fit.converter.name, fit.converter.table
         if (name, table) not in found:
-            sure = _certainty(fits, rows) if place == 0 else ""
-            command = (
-                convert_command(paths, fit, rows, delimiter=delimiter)
-                if len(found) < TRIED
-                else None
-            )
-            others = readings(paths, fit, rows, delimiter) if command and not found else ()
+            sure = detection.certainty(fits, rows) if place == 0 else ""
+            tried = len(found) < TRIED
+            command = convert_command(paths, fit, rows, given) if tried else None
+            others = readings(paths, fit, rows, given) if command and not found else ()
             found[name, table] = Guess(
                 name,
                 table,
@@ -76,25 +73,17 @@ def guess(
     return tuple(found.values())
 
 
-def _certainty(fits: Sequence[detection.Fit], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return how certain the first fit is: two readings are possible where a turn holds a conversation."""
-    sure = detection.certainty(fits)
-    if sure == detection.SURE and rendered_text.is_transcript_in_turn(rows):
-        return detection.LIKELY
-    return sure
-
-
 def command_as(
     type_name: str,
     sample: Sequence[Mapping[str, Any]],
     *,
     paths: Sequence[str],
-    delimiter: str | None = None,
+    options: SourceOptions,
 ) -> str | None:
     """Return the command that converts a source as one type, tried on the rows; None where it does not."""
     fits = (detection.fit(one, sample) for one in registry.named(type_name))
     best = max(fits, key=lambda found: found.sound)
-    return convert_command(paths, best, sample, delimiter=delimiter) if best.is_good else None
+    return convert_command(paths, best, sample, options) if best.is_good else None
 
 
 def common(guesses: Sequence[Sequence[Guess]]) -> Guess | None:

@@ -29,6 +29,7 @@ BYTES_OF: dict[pa.DataType, pa.DataType] = {
 
 _LISTS: dict[type, Callable[[pa.DataType], pa.DataType]] = {
     pa.ListType: pa.list_,
+    pa.MapType: pa.list_,
     pa.LargeListType: pa.large_list,
     pa.ListViewType: pa.list_view,
     pa.LargeListViewType: pa.large_list_view,
@@ -108,8 +109,8 @@ def _check_but_for_text(array: pa.Array) -> None:
     elif pa.types.is_struct(dtype):
         for index in range(dtype.num_fields):
             _check_but_for_text(array.field(index))
-    elif pa.types.is_map(dtype) or (made := _LISTS.get(type(dtype))):
-        made = pa.list_ if pa.types.is_map(dtype) else made
+    elif type(dtype) in _LISTS:
+        made = _LISTS[type(dtype)]
         held = [array.keys, array.items] if pa.types.is_map(dtype) else [array.values]
         own = array.buffers()[: 3 if "view" in made.__name__ else 2]
         items = [pa.nulls(len(held[0]))]
