@@ -12,6 +12,7 @@ pytest.importorskip("trl")
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training import train
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import trainer_rules
 
 KINDS = {
     "sft": ("Conversation", "openai"),
@@ -177,12 +178,86 @@ def refused(config: dict[str, Any]) -> str:
             "16 prompts are fewer than one batch of 17, and grpo trains on full batches only",
         ),
         ("online_dpo", {"val_set_size": 2}, "val_set_size: TRL's trainer for online_dpo cannot"),
+        ("sft", {"eval_on_start": True}, "eval_on_start: there is nothing to evaluate on"),
+        (
+            "dpo",
+            {"dataloader_persistent_workers": True},
+            "dataloader_persistent_workers option needs dataloader_num_workers > 0",
+        ),
+        (
+            "sft",
+            {"dataloader_prefetch_factor": 2},
+            "dataloader_prefetch_factor",
+        ),
+        *(
+            (
+                method,
+                {"trainer_args": {"router_aux_loss_coef": 0.1}},
+                "`router_aux_loss_coef` is set to 0.1 but base_model is not a Mixture-of-Experts model",
+            )
+            for method in ("sft", "dpo", "kto", "grpo")
+        ),
+        ("dpo", {**LORA, "trainer_args": {"router_aux_loss_coef": 0.1}}, "Mixture-of-Experts"),
+        (
+            "sft",
+            {"overrides_of_model_config": {"output_router_logits": True}},
+            "a llama model has no setting 'output_router_logits'",
+        ),
+        (
+            "grpo",
+            {"trainer_args": {"sync_ref_model": True}},
+            "`sync_ref_model=True` while `beta=0.0`",
+        ),
+        (
+            "grpo",
+            {"trainer_args": {"generation_batch_size": 3}},
+            "generation_batch_size (3) must be divisible by the global batch size (2)",
+        ),
         ("gkd", {"sample_packing": True}, "sample_packing: gkd's own collator pads its rows"),
         ("gkd", {"padding_free": True}, "padding_free: gkd's own collator pads its rows"),
     ],
 )
 def test_what_would_fail_in_training_is_one_problem_of_the_plan(config, method, keys, words):
     assert words in refused(config(method, **keys))
+
+
+@pytest.mark.parametrize("method", ["cpo", "orpo"])
+def test_a_rule_of_the_trainer_about_a_package_is_a_note_of_a_dry_run_and_refuses_a_run(
+    config, method, monkeypatch
+):
+    keys = {"val_set_size": 2, "trainer_args": {"generate_during_eval": True}}
+    words = "`generate_during_eval=True` requires Weights and Biases or Comet"
+    monkeypatch.setattr(trainer_rules, "find_spec", lambda _: None)
+    assert words in " ".join(train(config(method, **keys), dry_run=True).plan.notes)
+    with pytest.raises(FmtkitError, match=words):
+        train(config(method, **keys))
+    monkeypatch.setattr(trainer_rules, "find_spec", lambda _: True)
+    assert words not in " ".join(train(config(method, **keys), dry_run=True).plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [
+        ("sft", {"eval_on_start": True, "val_set_size": 2}),
+        ("sft", {"dataloader_persistent_workers": True, "dataloader_num_workers": 1}),
+        ("sft", {"dataloader_prefetch_factor": 2, "dataloader_num_workers": 1}),
+        ("sft", {"trainer_args": {"router_aux_loss_coef": 0.0}}),
+        ("grpo", {"trainer_args": {"sync_ref_model": True, "beta": 0.1}}),
+    ],
+)
+def test_the_same_settings_pass_with_what_they_need(config, method, keys):
+    train(config(method, **keys), dry_run=True)
+
+
+def test_a_coefficient_of_experts_passes_for_a_model_with_experts(config, model, tmp_path):
+    import shutil
+
+    mixture = Path(shutil.copytree(model, tmp_path / "model"))
+    facts = json.loads((mixture / "config.json").read_text())
+    facts |= {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
+    (mixture / "config.json").write_text(json.dumps(facts))
+    keys = {"base_model": str(mixture), "trainer_args": {"router_aux_loss_coef": 0.1}}
+    train(config("sft", **keys), dry_run=True)
 
 
 @pytest.mark.parametrize("roles", [[], ["tool"]])

@@ -153,6 +153,12 @@ RUN: tuple[Check[Run], ...] = (
         model_overrides.find,
     ),
     Check(
+        "trainer_rule_model",
+        "files",
+        "arguments that the trainer's own source refuses for a local model",
+        trainer_rules.find_with_model,
+    ),
+    Check(
         "tokenizer",
         "files",
         "tokenizers without a padding token, a chat template or a token that the config names, or with "
@@ -209,6 +215,12 @@ RUN: tuple[Check[Run], ...] = (
         "device",
         "an optimizer or LoftQ without its package",
         checks.find_packages,
+    ),
+    Check(
+        "trainer_rule_package",
+        "device",
+        "arguments that the trainer's own source refuses without a package that is not installed",
+        trainer_rules.find_with_packages,
     ),
     Check(
         "tracker_package",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning.check import Run
 from fmtkit.training.planning.trainer_source import module_named
@@ -41,6 +42,24 @@ def find(run: Run) -> Iterator[Problem]:
             )
         if text is not None:
             yield Problem("", text, _KEY, OptionError)
+
+
+def settings_of(config: Config) -> frozenset[str]:
+    """Return every name that the config of a local text model may have; none where that is not known."""
+    file = Path(config.text("base_model") or "").expanduser() / "config.json"
+    if not file.is_file() or checkpoints.fault_of_file(file):
+        return frozenset()
+    facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    known = _names(str(facts.get("model_type")))
+    # Code of the model's own, and parts with a config of their own, may have other names.
+    if (
+        not known
+        or "auto_map" in facts
+        or any(isinstance(part, Mapping) and "model_type" in part for part in facts.values())
+    ):
+        return frozenset()
+    given = config.get(_KEY)
+    return known | facts.keys() | (given.keys() if isinstance(given, Mapping) else frozenset())
 
 
 @cache

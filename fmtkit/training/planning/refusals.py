@@ -410,7 +410,7 @@ def _evaluation(config: Config, runner: Runner) -> str | None:
         return f"{named}: TRL's trainer for {runner.method} cannot evaluate; leave it out"
     if named is not None:
         return None
-    for name in ("load_best_model_at_end", "early_stopping_patience"):
+    for name in ("load_best_model_at_end", "early_stopping_patience", "eval_on_start"):
         if config.get(name):
             return f"{name}: there is nothing to evaluate on; set val_set_size or test_datasets"
     return None

@@ -2,22 +2,32 @@
 
 TRL says what it refuses in Python: `if self.loss_type not in (...): raise ValueError`. A copied list of such
 rules would go out of date, so the statements themselves are followed in the installed source, without
-importing it. What a statement needs and a plan does not know (the model, the data, the device) is
-unknown; a check is a problem only if it fails whatever the unknown values are.
+importing it. What a statement needs and a plan does not know (the data, the device) is unknown; a
+check is a problem only if it fails whatever the unknown values are. What the model's config has and
+which packages are installed is known once files and the machine may be looked at.
 """
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, cast
 
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problem
-from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning import model_overrides, refusals
+from fmtkit.training.planning.check import Run, Subject
 from fmtkit.training.planning.resolve import Argument
-from fmtkit.training.planning.trainer_source import UNKNOWN, Class, class_named, find_class
+from fmtkit.training.planning.trainer_source import (
+    UNKNOWN,
+    Class,
+    class_named,
+    find_class,
+    installed,
+)
 from fmtkit.training.run.launch import processes_of
 
 _DEEPEST = 12
@@ -72,6 +82,27 @@ _SET_HERE: dict[str, object] = {
 }
 
 
+@dataclass(frozen=True)
+class Known:
+    """What of the model and of this machine is known, besides the arguments."""
+
+    settings: frozenset[str] = frozenset()
+    """Names that the config of the model may have; empty where they are not known."""
+    packages: bool = False
+    """Whether the packages of this machine are those of the training."""
+
+
+NOTHING = Known()
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The model that the trainer is given; of its config only the possible names are known."""
+
+    settings: frozenset[str]
+    is_config: bool = False
+
+
 class _UnknownError(Exception):
     """An expression needs a value that a plan does not have."""
 
@@ -97,10 +128,32 @@ class _State:
     given: Mapping[str, object] = field(default_factory=dict)
     """The values of these parameters in every `__init__`, however they are passed on."""
     failures: list[str] = field(default_factory=list)
+    known: Known = NOTHING
 
 
 def check(subject: Subject) -> Iterator[Problem]:
     """Yield what the trainer's config class and the trainer would raise for these arguments."""
+    yield from _problems(subject, NOTHING)
+
+
+def find_with_model(run: Run) -> Iterator[Problem]:
+    """Yield what the trainer would raise for these arguments and a model with this config."""
+    settings = model_overrides.settings_of(run.plan.config)
+    if settings:
+        yield from _problems(_subject(run), Known(settings=settings))
+
+
+def find_with_packages(run: Run) -> Iterator[Problem]:
+    """Yield what the trainer would raise for these arguments and the packages of this machine."""
+    yield from _problems(_subject(run), Known(packages=True))
+
+
+def _subject(run: Run) -> Subject:
+    plan = run.plan
+    return Subject(plan.config, plan.runner, plan.resolution, plan.launch)
+
+
+def _problems(subject: Subject, known: Known) -> Iterator[Problem]:
     config, runner, out = subject.config, subject.runner, subject.resolution
     fields = arguments_of(runner)
     config_class = find_class(runner.config) if fields.checked else None
@@ -115,17 +168,33 @@ def check(subject: Subject) -> Iterator[Problem]:
         values |= dict.fromkeys(set(fields.fields) - set(out.trainer), UNKNOWN)
     processes = processes_of(config, subject.launching)
     values["world_size"] = UNKNOWN if processes is None else processes
-    for failure in failures(config_class, values, find_class(runner.trainer)):
-        key = _key(failure, out.trainer.values())
-        yield Problem(
-            "trainer_rule", f"{fields.class_name} of {fields.package}: {_shortened(failure)}", key
-        )
+    found = [
+        (f"{fields.class_name} of {fields.package}", failure)
+        for failure in failures(config_class, values, find_class(runner.trainer), known)
+    ]
+    found += [(f"DataLoader of torch {installed('torch')}", one) for one in loader_failures(values)]
+    seen: set[str] = set()
+    for source, failure in found:
+        named = _named(failure, out.trainer.values())
+        if seen.isdisjoint(named):
+            # A later rule about an argument that an earlier one refuses is the same fault.
+            yield Problem("trainer_rule", f"{source}: {_shortened(failure)}", _key(named))
+        seen |= named.keys()
 
 
-def _key(failure: str, arguments: Iterable[Argument]) -> str:
-    """Return the key that set an argument which the message names."""
-    named = [a for a in arguments if a.name in failure and a.origin.startswith("key ")]
-    return named[0].origin.removeprefix("key ") if named else ""
+def _named(failure: str, arguments: Iterable[Argument]) -> dict[str, Argument]:
+    """Return the arguments that a message names and that a key set."""
+    return {
+        a.name: a
+        for a in arguments
+        if a.origin.startswith(("key ", "--set ")) and re.search(rf"\b{a.name}\b", failure)
+    }
+
+
+def _key(named: Mapping[str, Argument]) -> str:
+    """Return the key that set the first of these arguments."""
+    first = next((a.origin for a in named.values() if a.origin.startswith("key ")), "")
+    return first.removeprefix("key ")
 
 
 def _shortened(failure: str) -> str:
@@ -133,18 +202,42 @@ def _shortened(failure: str) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-def failures(config: Class, values: Mapping[str, object], trainer: Class | None) -> tuple[str, ...]:
+def failures(
+    config: Class, values: Mapping[str, object], trainer: Class | None, known: Known = NOTHING
+) -> tuple[str, ...]:
     """Return the errors that config and trainer would raise for these arguments.
 
     `values` are the arguments that are known, defaults included; the rest is unknown.
     """
-    state = _State(config.lineage(), dict(values))
+    state = _State(config.lineage(), dict(values), known=known)
     _call(state, "__post_init__", (), {}, 0)
     messages = state.failures
     if trainer is not None:
-        trainer_state = _State(trainer.lineage(), given={"args": state}, failures=messages)
+        given: dict[str, object] = {"args": state}
+        if known.settings:
+            given["model"] = _Model(known.settings)
+        trainer_state = _State(trainer.lineage(), given=given, failures=messages, known=known)
         _call(trainer_state, "__init__", (), {}, 0)
     return tuple(dict.fromkeys(messages))
+
+
+_LOADER = "dataloader_"
+"""How the arguments begin that transformers passes to torch's DataLoader."""
+
+
+def loader_failures(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the errors that torch's DataLoader would raise for these arguments, by their names."""
+    loader = find_class("torch.utils.data.dataloader:DataLoader")
+    node = loader.method("__init__") if loader is not None else None
+    if loader is None or node is None:
+        return ()
+    names = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
+    passed = {name: values.get(f"{_LOADER}{name}", UNKNOWN) for name in names[1:]}
+    state = _State(loader.lineage())
+    _call(state, "__init__", (), passed, 0)
+    ours = [name for name in passed if f"{_LOADER}{name}" in values]
+    words = re.compile(rf"\b({'|'.join(ours)})\b")
+    return tuple(words.sub(rf"{_LOADER}\1", message) for message in dict.fromkeys(state.failures))
 
 
 @dataclass
@@ -219,7 +312,7 @@ def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
             _forget(statement, frame)
 
 
-def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901 - one case a statement
+def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901, PLR0912 - one case a statement
     match statement:
         case ast.Assign(targets=targets, value=value):
             result = _value(value, frame)
@@ -240,7 +333,12 @@ def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901 - one case 
             raise _ReturnError
         case ast.Expr(value=ast.Call() as call):
             _call_statement(call, frame)
-        case ast.For() | ast.While() | ast.With() | ast.Try():
+        case ast.With(items=items, body=body):
+            for item in items:
+                if item.optional_vars is not None:
+                    _assign(item.optional_vars, UNKNOWN, frame)
+            _run(body, frame)
+        case ast.For() | ast.While() | ast.Try():
             _forget(statement, frame)
         case _:
             pass
@@ -282,8 +380,13 @@ def _changing(statement: ast.stmt) -> tuple[ast.expr, ...]:
 
 
 @cache
-def _may_return(statement: ast.stmt) -> bool:
-    return any(isinstance(inner, ast.Return) for inner in ast.walk(statement))
+def _may_return(statement: ast.AST) -> bool:
+    # What a function that is only defined here returns is not a return of this method.
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+        return False
+    return isinstance(statement, ast.Return) or any(
+        map(_may_return, ast.iter_child_nodes(statement))
+    )
 
 
 @cache
@@ -316,7 +419,9 @@ def _forget_method(state: _State, name: str) -> None:
 def _assign(target: ast.expr, value: object, frame: _Frame) -> None:
     match target:
         case ast.Name(id=name):
-            frame.names[name] = value
+            # Whatever wraps the model (an adapter) keeps its config.
+            if not (value is UNKNOWN and isinstance(frame.names.get(name), _Model)):
+                frame.names[name] = value
         case ast.Attribute(value=owner, attr=name):
             inside = _value(owner, frame)
             if isinstance(inside, _State):
@@ -460,6 +565,10 @@ def _attribute(owner: ast.expr, name: str, frame: _Frame) -> object:
         return inside.members()[name]
     if isinstance(inside, str) and name == "value":
         return inside
+    if isinstance(inside, _Model) and name == "__name__":
+        return "base_model"
+    if isinstance(inside, _Model) and name == "config" and not inside.is_config:
+        return replace(inside, is_config=True)
     raise _UnknownError
 
 
@@ -489,7 +598,7 @@ def _compared(
     first = _sure(left, frame)
     for op, other in zip(ops, others, strict=True):
         second = _sure(other, frame)
-        is_object = any(isinstance(side, (_State, Class)) for side in (first, second))
+        is_object = any(isinstance(side, (_State, Class, _Model)) for side in (first, second))
         if is_object and not isinstance(op, (ast.Is, ast.IsNot)):
             raise _UnknownError
         if not _COMPARE[type(op)](first, second):
@@ -513,21 +622,41 @@ def _comprehended(element: ast.expr, loop: ast.comprehension, frame: _Frame) -> 
     return out
 
 
-def _called(call: ast.Call, frame: _Frame) -> object:
+def _called(call: ast.Call, frame: _Frame) -> object:  # noqa: C901, PLR0911 - one case a form
     match call.func:
         case ast.Name(id="isinstance"):
             return _is_instance(call, frame)
+        case ast.Name(id="type") if isinstance(_value(call.args[0], frame), _Model):
+            return _sure(call.args[0], frame)
+        case ast.Name(id="hasattr" | "getattr"):
+            return _looked_up(call, frame)
+        case ast.Name(id=name) if frame.state.known.packages and name in _TRACKERS:
+            return any(map(find_spec, _TRACKERS[name]))
         case ast.Name(id=name) if name in _BUILTINS and not call.keywords:
             return _BUILTINS[name](*(_sure(argument, frame) for argument in call.args))
         case ast.Name():
             return _member(_sure(call.func, frame), call, frame)
         case ast.Attribute(value=owner, attr=name):
             inside = _sure(owner, frame)
+            if isinstance(inside, _Model) and name == "get_text_config":
+                return inside
             if isinstance(inside, Class):
                 return _member(_attribute(owner, name, frame), call, frame)
             if isinstance(inside, (str, dict)) and name in _METHODS and not call.keywords:
                 arguments = [_sure(argument, frame) for argument in call.args]
                 return getattr(inside, name)(*arguments)
+    raise _UnknownError
+
+
+def _looked_up(call: ast.Call, frame: _Frame) -> object:
+    """Return what `hasattr` or `getattr` says of a name that the model's config does not have."""
+    owner, name = _sure(call.args[0], frame), _sure(call.args[1], frame)
+    if not isinstance(owner, _Model) or not owner.is_config or name in owner.settings:
+        raise _UnknownError
+    if len(call.args) > 2:
+        return _sure(call.args[2], frame)
+    if ast.unparse(call.func) == "hasattr":
+        return False
     raise _UnknownError
 
 
@@ -553,6 +682,12 @@ def _is_instance(call: ast.Call, frame: _Frame) -> bool:
     return isinstance(value, tuple(kind for kind in kinds if kind is not None))
 
 
+_TRACKERS: Mapping[str, tuple[str, ...]] = {
+    f"is_{name.removesuffix('_ml')}_available": packages
+    for name, packages in refusals.TRACKERS.items()
+    if packages
+}
+"""Function of transformers -> the packages of the tracker, of which it looks for one."""
 _TYPES: dict[str, type] = {
     "str": str,
     "int": int,
