@@ -230,3 +230,29 @@ def test_a_real_trainer_tokenizes_and_learns_from_calls_of_tools(tmp_path, model
     assert tokenizer.decode(whole).rstrip("\n") == text.rstrip("\n")
     assert '"zip": "02139"' in text
     assert trainer.train().training_loss > 0
+
+
+@pytest.mark.slow
+def test_a_reply_after_a_turn_of_the_assistant_is_cut_where_trl_cuts_it(tmp_path):
+    """TRL's trainers close the prompt's last turn, and the reply is one of its own."""
+    import trl
+
+    template = find_model_template("trl:qwen2_5").source
+    model = tiny.make_model(tmp_path / "model", template=template)
+
+    prompt = [
+        {"role": "user", "content": "Who are you?"},
+        {"role": "assistant", "content": "Hello, my"},
+    ]
+    rows = [{"prompt": prompt, "completion": [{"role": "assistant", "content": "river."}]}] * 4
+    fmtkit.convert(write(tmp_path / "rows.jsonl", rows), "passthrough", tmp_path / "out.parquet")
+    config = trl.SFTConfig(str(tmp_path / "run"), use_cpu=True, bf16=False, report_to=[])
+    trainer = trl.SFTTrainer(model, args=config, train_dataset=loaded(tmp_path / "out.parquet"))
+    row, tokenizer = trainer.train_dataset[0], trainer.processing_class
+    first = next(place for place, label in enumerate(row["labels"]) if label != -100)
+    (text,) = fmtkit.table(rows[:1], "passthrough", chat_template="trl:qwen2_5").to_pylist()
+    assert tokenizer.decode(row["input_ids"][:first]) == text["prompt"]
+    assert tokenizer.decode(row["input_ids"][first:]).rstrip("\n") == text["completion"].rstrip(
+        "\n"
+    )
+    assert "Hello, my<|im_end|>" in text["prompt"]
