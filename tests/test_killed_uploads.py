@@ -8,7 +8,7 @@ fsspec = pytest.importorskip("fsspec")
 import pyarrow as pa  # noqa: E402
 
 from fmtkit.core.errors import OutputExistsError  # noqa: E402
-from fmtkit.core.storage import ObjectPath  # noqa: E402
+from fmtkit.core.urls import ObjectPath  # noqa: E402
 from fmtkit.writing import destinations, formats  # noqa: E402
 from fmtkit.writing.outputs import Destination  # noqa: E402
 from fmtkit.writing.sinks import Closing  # noqa: E402

@@ -21,7 +21,7 @@ from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import storage
 from fmtkit.core.errors import OutputExistsError, SourceError, WriteError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.sources import parts, remote
 from fmtkit.sources.opening import open_sources
 from fmtkit.writing import object_store

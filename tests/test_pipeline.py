@@ -17,7 +17,8 @@ from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.core.tables import written
 from fmtkit.sources.jsonl import blocks_of_lines
-from fmtkit.sources.opening import Source, open_sources
+from fmtkit.sources.opening import open_sources
+from fmtkit.sources.source import Source
 
 FEW = settings(max_examples=15, deadline=None)
 RANKED = {

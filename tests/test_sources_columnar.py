@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import cut_tables, decoded
-from fmtkit.sources.opening import Source, open_sources
+from fmtkit.sources.opening import open_sources
+from fmtkit.sources.source import Source
 
 ROWS = 30_000
 TABLE = pa.table(

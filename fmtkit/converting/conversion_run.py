@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
-from fmtkit.converting.engines import Cluster, Threads, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Cluster, Threads
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job, total_size
@@ -32,8 +33,8 @@ from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError
+from fmtkit.sources.made_source import MadeSource
 from fmtkit.sources.raw import Location
-from fmtkit.sources.spooling import MadeSource
 from fmtkit.writing import destinations, journal, quarantine, sinks
 from fmtkit.writing.destinations import Found
 from fmtkit.writing.folder_sink import FolderSink

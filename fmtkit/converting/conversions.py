@@ -40,9 +40,10 @@ from fmtkit.core.errors import (
     WriteError,
 )
 from fmtkit.core.forks import refuse_lost_threads, refuse_other_process
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.formats import registry
-from fmtkit.sources.opening import Source, open_sources
+from fmtkit.sources.opening import open_sources
+from fmtkit.sources.source import Source
 from fmtkit.writing import destinations, formats
 from fmtkit.writing.hub_output import HubOutput
 from fmtkit.writing.outputs import Destination, HubFolder, destination, hub_folder

@@ -9,12 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fmtkit.core.errors import SourceError
-
-if TYPE_CHECKING:
-    from fmtkit.converting.convert_options import SourceOptions
 
 T = TypeVar("T")
 _SESSION: ContextVar[ExitStack | None] = ContextVar("session", default=None)
@@ -80,16 +77,6 @@ class Cluster(Protocol):
             OptionError, DependencyError: if that fails, or a worker cannot unpickle what is needed.
         """
         ...
-
-
-def engine_of(options: "SourceOptions") -> Engine:
-    """Return the engine that `--engine` names."""
-    if options.engine == "ray":
-        # Ray takes a second to import, which a run on threads need not wait for.
-        from fmtkit.converting.ray_engine import Ray
-
-        return Ray(options.ray_address, options.workers)
-    return Threads(options.workers)
 
 
 @contextmanager

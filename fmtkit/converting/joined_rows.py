@@ -12,7 +12,7 @@ from typing import Any
 from fmtkit.converting.made_rows import MadeRows
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.spooling import MadeSource
+from fmtkit.sources.made_source import MadeSource
 
 ROWS = "rows"
 MOST = 10_000

@@ -18,7 +18,8 @@ import pyarrow as pa
 from fmtkit.converting import control_tokens, pairing, reading
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.conversion import convert_frame, reconsidered, refused
-from fmtkit.converting.engines import Cluster, Engine, TaskLostError, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Cluster, Engine, TaskLostError
 from fmtkit.converting.fusing import Fused
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.reading import Parsed, ReadPlan

@@ -30,7 +30,8 @@ from fmtkit.converting import (
 from fmtkit.converting.binding import bind
 from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Engine, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Engine
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.ignoring import check_ignored, without
 from fmtkit.converting.joined_rows import JoinedSource
@@ -64,7 +65,7 @@ from fmtkit.core.tables import (
 from fmtkit.formats import registry, target_registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.blocks import Block
-from fmtkit.sources.opening import Source
+from fmtkit.sources.source import Source
 
 AnySource = Source | TransformedSource | JoinedSource
 

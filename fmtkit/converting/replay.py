@@ -34,9 +34,9 @@ from fmtkit.core.options import refuse_empty
 from fmtkit.formats import registry
 from fmtkit.sources.compression import compression_of
 from fmtkit.sources.jsonl import BOM
-from fmtkit.sources.opening import Source
 from fmtkit.sources.raw import READ_BYTES, RangeHash
 from fmtkit.sources.readers import JsonReader
+from fmtkit.sources.source import Source
 from fmtkit.writing.journal import DATE
 from fmtkit.writing.outputs import Destination, entries_of, read_json
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT

@@ -10,18 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.converting.convert_options import SourceOptions
-from fmtkit.converting.engines import Inline, TaskLostError, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Inline, TaskLostError
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import AnySource, Job
 from fmtkit.converting.splitting import Encoding
 from fmtkit.converting.tasks import MAX_PARTS, Task, can_travel, tasks_of
 from fmtkit.core.errors import OptionError
-from fmtkit.core.storage import ObjectPath
-from fmtkit.sources.opening import Source
+from fmtkit.core.urls import ObjectPath
+from fmtkit.sources.made_source import MadeSource
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.sources.raw import RANGE_BYTES, Location, digest_of_range, folded, ranges_of
-from fmtkit.sources.spooling import MadeSource
+from fmtkit.sources.source import Source
 from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 from fmtkit.converting.engines import Engine, Threads
 from fmtkit.sources import parts
 from fmtkit.sources.blocks import Block
-from fmtkit.sources.opening import Source
+from fmtkit.sources.made_source import MadeSource
 from fmtkit.sources.parts import Part, blocks_of_part, parts_of
 from fmtkit.sources.readers import FileReader
-from fmtkit.sources.spooling import MadeSource
+from fmtkit.sources.source import Source
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from fmtkit.core.escaping import one_line
 from fmtkit.sources.kinds import SUFFIXES
 
 if TYPE_CHECKING:
-    from fmtkit.sources.opening import Source
+    from fmtkit.sources.source import Source
 
 BEGINNING = 40
 """Characters of a record that an error shows."""

@@ -12,7 +12,7 @@ from fmtkit.converting.suggestions import convert_command, why_not_to
 from fmtkit.converting.unfitting import unfitting
 
 if TYPE_CHECKING:
-    from fmtkit.sources.opening import Source
+    from fmtkit.sources.source import Source
 
 RIVALS = 3
 """Other tables that the rows may be read as, of which the line tells."""

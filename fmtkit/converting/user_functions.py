@@ -18,7 +18,7 @@ from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.blocks import Block, MadeBlock
 from fmtkit.sources.canonical_json import canonical
-from fmtkit.sources.spooling import MadeSource
+from fmtkit.sources.made_source import MadeSource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Inline, engine_of, session
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Inline, session
 from fmtkit.converting.ledger import ErrorLimit, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # Reward workers write nothing, and start without pyarrow.
     import pyarrow as pa
 
-    from fmtkit.core.storage import ObjectPath
+    from fmtkit.core.urls import ObjectPath
 
 _PIECE = 1 << 20
 """Characters of a JSON document that are written at once."""

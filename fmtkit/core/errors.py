@@ -21,12 +21,10 @@ The command line prints the message as one line and exits with the class's `exit
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fmtkit.core.credentials import public
-
-if TYPE_CHECKING:
-    from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 
 MANY = 12
 """Up to this many names are all listed in an error; of more it lists the closest."""

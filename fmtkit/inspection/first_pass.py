@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.converting import pipeline
-from fmtkit.converting.engines import Inline, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Inline
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.pipeline import Piece, Progress
 from fmtkit.converting.preparation import Job

@@ -47,7 +47,8 @@ from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Surve
 from fmtkit.inspection.type_guesses import Guess, command_as, common, guess
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
-from fmtkit.sources.opening import Source, open_sources
+from fmtkit.sources.opening import open_sources
+from fmtkit.sources.source import Source
 from fmtkit.tokenizers import tokens
 
 SPLIT_WORDS = {

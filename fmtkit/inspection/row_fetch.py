@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.converting import pipeline
-from fmtkit.converting.engines import Inline, engine_of
+from fmtkit.converting.engine_choice import engine_of
+from fmtkit.converting.engines import Inline
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import PART_SHIFT, Task, can_travel

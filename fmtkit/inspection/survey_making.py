@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.converting.engines import engine_of
+from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.open_columns import TURNS
 from fmtkit.converting.task_work import named
@@ -28,7 +28,7 @@ from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow
 from fmtkit.inspection.source_columns import ColumnCounts, texts_of
 from fmtkit.inspection.survey_record import BadRow, FindingSummary, SourceSummary, Survey
 from fmtkit.sources.blocks import Block
-from fmtkit.sources.opening import Source
+from fmtkit.sources.source import Source
 
 MASK_ROWS = 200
 """Rows whose loss masks are counted."""

@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,86 +13,20 @@ import pyarrow as pa
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.options import refuse_empty
-from fmtkit.sources.blocks import MAX_LINE_BYTES, Block
+from fmtkit.sources.blocks import MAX_LINE_BYTES
 from fmtkit.sources.compression import head_of_text
 from fmtkit.sources.delimited import checked_delimiter, sniffed
 from fmtkit.sources.hub import SCHEME, DataFiles, Selection, is_dataset, load, reader_of
-from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Kind, Layout, layout_of
+from fmtkit.sources.kinds import DELIMITERS, DS_TYPES, KIND_OF, Layout, layout_of
 from fmtkit.sources.locations import locations, opened_file
 from fmtkit.sources.memory import RowsReader, TableReader, reader_of_frame
 from fmtkit.sources.picked import Picked, pick
 from fmtkit.sources.raw import PEEK_BYTES, Location
 from fmtkit.sources.readers import CsvReader, IpcReader, JsonReader, ParquetReader, Reader
-from fmtkit.sources.spooling import spooled
+from fmtkit.sources.source import Source
 
 MEMORY = "<memory>"
 """Name of a source without a name."""
-
-
-@dataclass(eq=False)
-class Source:
-    """One file, stream or object with rows.
-
-    `name` is its name in reports: the path as given, "-" for stdin, "<memory>" for objects.
-    `size` is in bytes, as `bytes_read` of the blocks; None if unknown before reading.
-    """
-
-    name: str
-    kind: Kind
-    size: int | None
-    reader: Reader
-    once: bool = False
-    """Whether the rows can be read only once (stdin, a generator)."""
-    hashed: bool = True
-    """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
-    given: str = ""
-    """The argument that it comes from, as the user wrote it: a folder has many sources."""
-    _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        self.given = self.given or self.name
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what the rows are read from, not the reading position."""
-        return {**vars(self), "_begun": None}
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """The schema where it is known without reading rows (columnar sources, CSV), else None."""
-        return self.reader.schema()
-
-    def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:
-        """Read blocks from index `start` on, of these `columns` only where that saves work."""
-        return islice(self._all_blocks(columns), start, None)
-
-    def _all_blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
-        begun, self._begun = self._begun, None
-        if begun is None:
-            return self.reader.blocks(columns)
-        first, rest = begun
-        # The list releases the block as soon as the next one is requested.
-        return rest if first is None else chain([first], rest)
-
-    def first_block(self, columns: Sequence[str] | None = None) -> Block | None:
-        """Return the first block, None for an empty source; `blocks` yields it again."""
-        if self._begun is not None:
-            return self._begun[0]
-        blocks = self.reader.blocks(columns)
-        first = next(blocks, None)
-        if self.once:
-            # Whatever columns were requested: a source that is read once is read with all columns.
-            self._begun = (first, blocks)
-        return first
-
-    def keep(self) -> None:
-        """Let the rows be read more than once, from a temporary file if need be."""
-        if self.once:
-            self.reader = spooled(self.reader, self._all_blocks(None))
-            self.once = False
-
-    def sha256(self) -> str:
-        """Return the hash of the raw bytes; of a stream, of what has been read of it."""
-        return self.reader.sha256()
 
 
 @dataclass(frozen=True)

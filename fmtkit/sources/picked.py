@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,7 @@ from fmtkit.core.codes import Reject
 from fmtkit.core.errors import OptionError
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.readers import Reader
-
-if TYPE_CHECKING:
-    from fmtkit.sources.opening import Source
+from fmtkit.sources.source import Source
 
 Mask = npt.NDArray[np.bool_]
 Choice = Callable[[list[int]], list[Mask]]
@@ -59,7 +56,7 @@ class PickedReader:
         return self.whole.sha256()
 
 
-def pick(sources: Sequence["Source"], choose: Choice) -> list["Source"]:
+def pick(sources: Sequence[Source], choose: Choice) -> list[Source]:
     """Return the sources with the chosen rows; sources without any are left out.
 
     Reads every source once, to count its rows. Raises OptionError if no row is chosen.

@@ -8,7 +8,7 @@ from typing import Any
 from fmtkit.core import storage
 from fmtkit.core.atomic import partial_name
 from fmtkit.core.errors import OptionError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import folder_sink, journal, object_sinks, working_folder
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint

@@ -28,7 +28,7 @@ from typing import Any
 
 from fmtkit.core.atomic import Written, json_document, writing
 from fmtkit.core.errors import OutputExistsError, ResumeError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import journal
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.object_store import Store

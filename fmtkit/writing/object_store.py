@@ -8,7 +8,7 @@ from typing import Any
 
 from fmtkit.core import reachability, storage
 from fmtkit.core.errors import FmtkitError, WriteError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 
 PART_BYTES = 32 << 20
 """Size of a part in a multipart upload; smaller files are one request."""

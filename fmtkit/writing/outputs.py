@@ -20,7 +20,8 @@ from fmtkit.core.atomic import Written, partial_name, writing
 from fmtkit.core.credentials import public
 from fmtkit.core.errors import OptionError, OutputExistsError, near_match
 from fmtkit.core.options import refuse_empty
-from fmtkit.core.storage import WRITABLE, ObjectPath, refuse_credentials
+from fmtkit.core.storage import WRITABLE, refuse_credentials
+from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import formats
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(:/|::)")

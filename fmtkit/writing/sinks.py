@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fmtkit.core.atomic import PartialFile, Written, partial_name, writing
 from fmtkit.core.errors import OptionError, WriteError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import formats
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.formats import Encoded

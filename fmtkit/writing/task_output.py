@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from fmtkit.core.atomic import sync_folder, write_bytes, writing
 from fmtkit.core.errors import ResumeError, WriteError
-from fmtkit.core.storage import ObjectPath
+from fmtkit.core.urls import ObjectPath
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.object_store import Store
 from fmtkit.writing.sinks import RowFile
