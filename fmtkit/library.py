@@ -333,12 +333,22 @@ def _conversation(
         template,
         dialogs,
         add_generation_prompt=add_generation_prompt,
-        tools=None if tools is None else pa.array([canonical(list(tools))]),
+        tools=None if tools is None else pa.array([_tools_as_text(tools)]),
         cuts={0: cuts_of(contents)},
     )
     if done.failures:
         raise TemplateError(f"{done.failures[0].code}: {done.failures[0].message}")
     return str(done.text[0].as_py())
+
+
+def _tools_as_text(tools: Sequence[Mapping[str, Any]]) -> str:
+    wrong = [tool for tool in tools if not isinstance(tool, Mapping)]
+    if wrong:
+        raise OptionError(f"render: tools: {wrong[0]!r:.60} is no JSON Schema; give mappings")
+    try:
+        return canonical(list(tools))
+    except TypeError as error:
+        raise OptionError(f"render: tools: {error}") from error
 
 
 def _written(message: Mapping[str, Any], path: str) -> dict[str, Any]:

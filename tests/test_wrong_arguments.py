@@ -32,6 +32,15 @@ SOUND: dict[str, dict[str, Any]] = {
     "validate": {"source": "none.jsonl"},
 }
 WRONG = (None, 3, object(), [], b"", Path(), {}, 1.5, [3], lambda: None)
+FOREIGN = (
+    Path,
+    warnings,
+    (n for n in "a"),
+    [object()],
+    {"a": object()},
+    {object(): 1},
+    (print, len),
+)
 
 
 def test_every_public_function_is_here():
@@ -49,9 +58,10 @@ def test_a_wrong_argument_is_one_error_of_ours(name, tmp_path, monkeypatch, requ
     for parameter in signature(function).parameters.values():
         if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             continue
-        for value in WRONG:
+        for value in (*WRONG, *FOREIGN):
             message = called(function, {**SOUND[name], parameter.name: value})
             assert "\n" not in message, (parameter.name, value)
+            assert " at 0x" not in message, (parameter.name, value)
 
 
 def called(function: Any, given: dict[str, Any]) -> str:
@@ -105,3 +115,28 @@ def test_what_fits_the_annotation_is_passed_on():
     assert function("a") == ("a", None, 1)
     with pytest.raises(OptionError, match="function: names is a str, 'b'; give a tuple"):
         function("a", names="b")
+
+
+@pytest.mark.parametrize("value", [object(), lambda: None, [print, object()]])
+def test_a_row_that_is_no_json_is_quarantined_without_an_address(value):
+    rejects = []
+    fmtkit.table([*ROWS, {"question": value}], "intel", rejects=rejects)
+    assert [one.code for one in rejects] == ["type_error"]
+    assert " at 0x" not in f"{rejects}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--x <object object at 0x7fa4cc2b1ab0>: give", "--x <object object>: give"),
+        (
+            "[<a.B object at 0x1f>, <function <lambda> at 0x2e>]",
+            "[<a.B object>, <function <lambda>>]",
+        ),
+        ("<bound method B.c of <a.B object at 0x1f>> is", "<bound method B.c of <a.B object>> is"),
+        ("<object object at 0x7fa is cut", "<object object> is cut"),
+        ("it crashed at 0x7fa", "it crashed at 0x7fa"),
+    ],
+)
+def test_addresses_of_objects_are_in_no_error(text, shown):
+    assert str(OptionError(text)) == shown

@@ -86,7 +86,7 @@ def _words(wanted: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value with its type; without an address, which says nothing and is another each time."""
+    """Return a value with its type."""
     if value is None:
         return "None"
     text = repr(value)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from fmtkit.core.credentials import public
+from fmtkit.core.escaping import without_addresses
 from fmtkit.core.urls import ObjectPath
 
 MANY = 12
@@ -37,8 +38,9 @@ class FmtkitError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str = "") -> None:
-        # Whoever wrote the message, a client library or fmtkit: no error shows a key or a token.
-        super().__init__(public(message))
+        # Whoever wrote the message, a client library or fmtkit: no error shows a key or a token, nor where in
+        # memory a wrong value is.
+        super().__init__(without_addresses(public(message)))
 
     @property
     def lines(self) -> tuple[str, ...]:

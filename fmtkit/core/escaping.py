@@ -1,10 +1,18 @@
-"""Text for terminals: control characters are escaped, and counted nouns have the right plural."""
+"""Text for people: control characters are escaped, addresses left out, counted nouns in the right plural."""
 
 import re
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+_ADDRESS = re.compile(r"(<[^\n]{0,400}?) at 0x[0-9a-fA-F]+>?")
+"""The address in Python's text of an object, also of one that was cut off."""
+
+
+def without_addresses(text: str) -> str:
+    """Return the text without addresses of objects, which say nothing and are others in each run."""
+    return _ADDRESS.sub(r"\1>", text) if " at 0x" in text else text
 
 
 def visible(text: str) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fmtkit.core.codes import Reject
 from fmtkit.core.errors import SourceError
+from fmtkit.core.escaping import without_addresses
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import (
     PARQUET_BATCH_ROWS,
@@ -158,5 +159,6 @@ def _json_line(row: object) -> bytes:
 
 
 def _not_json(row: int, value: object, error: Exception) -> Reject:
-    raw = repr(value).encode("utf-8", "backslashreplace")
+    # In the quarantine, which is the same for the same rows.
+    raw = without_addresses(repr(value)).encode("utf-8", "backslashreplace")
     return Reject(row, None, "type_error", None, f"not JSON: {error}", raw)

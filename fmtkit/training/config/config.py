@@ -24,7 +24,7 @@ from fmtkit.training.config.keys import (
     section_names,
 )
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.config.yaml_file import File, parse, parsed, read
+from fmtkit.training.config.yaml_file import File, parse, parsed, read, with_names
 
 Entry = Mapping[str, object]
 
@@ -116,7 +116,11 @@ def load(
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
     refuse_empty(source, "CONFIG")
-    file = File("<mapping>", dict(source)) if isinstance(source, Mapping) else read(Path(source))
+    file = (
+        File("<mapping>", with_names(source, "<mapping>"))
+        if isinstance(source, Mapping)
+        else read(Path(source))
+    )
     _check_foreign(file.values, file.name)
     name, problems, notes = file.name, Problems(), list[str]()
     problems.found += file.problems

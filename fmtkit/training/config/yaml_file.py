@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import yaml
 
@@ -157,10 +157,15 @@ def parsed(text: str, name: str) -> tuple[dict[str, object], list[tuple[int, obj
             f"{name}: a configuration is a mapping of keys, not {what}; write lines such as "
             "base_model: NAME"
         )
-    wrong = next((key for key in raw if not isinstance(key, str)), None)
-    if wrong is not None:
-        raise OptionError(f"{name}: the key {wrong!r} is not a string; put it in quotes")
-    return cast("dict[str, object]", raw), loader.doubles
+    return with_names(raw, name), loader.doubles
+
+
+def with_names(raw: Mapping[Any, object], name: str) -> dict[str, object]:
+    """Return the keys of a file or mapping; raise OptionError for one that is not text."""
+    wrong = [key for key in raw if not isinstance(key, str)]
+    if wrong:
+        raise OptionError(f"{name}: the key {wrong[0]!r} is not a string; put it in quotes")
+    return cast("dict[str, object]", dict(raw))
 
 
 def _size(value: object, depth: int, known: dict[int, int]) -> int:
