@@ -133,7 +133,8 @@ def test_nothing_but_training_imports_training():
     outside = {n for n in MODULES if not n.startswith("fmtkit.training")}
     options = "fmtkit.training.train_options"  # the keywords of fmtkit.train, which load nothing
     core = {
-        f"fmtkit.core.{name}" for name in ("options", "arguments", "errors", "credentials", "urls")
+        f"fmtkit.core.{name}"
+        for name in ("options", "arguments", "errors", "credentials", "urls", "escaping")
     }
     assert reachable(options) == core
     wrong = {

@@ -170,3 +170,10 @@ def remove(written: Path) -> None:
         for path in sorted(written.rglob("*"), reverse=True):
             path.rmdir()
         written.rmdir()
+
+
+def test_what_is_printed_and_where_is_no_part_of_what_a_run_is_resumed_by(run):
+    assert run("convert pairs.jsonl -t intel -o made/ --json --fail-on value_error").code == 0
+    manifest = json.loads(Path("made/manifest.json").read_text())
+    assert not {"beside", "typed", "out", "begun"} & manifest["fingerprint"]["options"].keys()
+    assert run("convert pairs.jsonl -t intel -o made --resume").code == 0

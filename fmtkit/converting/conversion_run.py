@@ -420,8 +420,8 @@ def fingerprint_of(jobs: Sequence[Job], options: ConvertOptions) -> dict[str, An
 
 def _kept(options: RowOptions) -> dict[str, Any]:
     """Return the options that change the rows; code is hashed separately."""
-    own = {"resume", "plugins", "folders", "function_config", "typed", "begun"}
-    ignored = options.with_same_rows() | own
+    own = {"resume", "plugins", "folders", "function_config"}
+    ignored = options.with_same_rows() | options.beside_options() | own
     return {k: _plain(v) for k, v in vars(options).items() if k not in ignored}
 
 

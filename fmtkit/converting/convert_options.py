@@ -143,9 +143,7 @@ class SourceOptions(Options):
 
     def of_sources(self) -> dict[str, Any]:
         """Return the options that concern sources, as keywords for other options."""
-        names = (
-            entry.name for entry in fields(SourceOptions) if entry.name not in ("typed", "beside")
-        )
+        names = {entry.name for entry in fields(SourceOptions)} - {"typed", "beside"}
         return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:

@@ -134,6 +134,11 @@ class Options:
         return {name for name, declared in cls.declared().items() if declared.same_rows}
 
     @classmethod
+    def beside_options(cls) -> set[str]:
+        """Return the names of the fields that say nothing of what is made: how it was asked for, and when."""
+        return {entry.name for entry in fields(cls) if not entry.compare}
+
+    @classmethod
     def panel_of(cls, name: str) -> str:
         """Return the panel of the class that declares an option."""
         return next(

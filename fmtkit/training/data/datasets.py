@@ -466,7 +466,8 @@ def _form(plan: Plan, dataset: DatasetPlan) -> dict[str, object]:
 def _key(
     files: Iterable[str], options: ConvertOptions, template: str | None, plan: Plan
 ) -> dict[str, object]:
-    ignored = options.with_same_rows() | {"config", "hash", "typed", "begun", "split"}
+    ignored = options.with_same_rows() | options.beside_options()
+    ignored |= {"config", "hash", "split"}
     kept = {name: value for name, value in vars(options).items() if name not in ignored}
     return {
         "fmtkit": version("fmtkit"),
