@@ -10,9 +10,11 @@ import tiny_training as tiny
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.rendering import template_sources
 from fmtkit.training import train
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_rules
+from fmtkit.training.rl.grpo import tool_templates
 
 KINDS = {
     "sft": ("Conversation", "openai"),
@@ -258,6 +260,52 @@ def test_a_coefficient_of_experts_passes_for_a_model_with_experts(config, model,
     (mixture / "config.json").write_text(json.dumps(facts))
     keys = {"base_model": str(mixture), "trainer_args": {"router_aux_loss_coef": 0.1}}
     train(config("sft", **keys), dry_run=True)
+
+
+TOOLS = {"reward_funcs": ["fmtkit.rewards.accuracy"], "num_generations": 2, "tools": ["json.dumps"]}
+
+
+def of_trl(name: str) -> str:
+    return template_sources.find_model_template(f"trl:{name}").source
+
+
+def test_tools_need_a_template_that_writes_calls(config):
+    words = "trl.tools: the chat template cannot write tool calls; use a model that"
+    assert words in refused(config("grpo", trl=TOOLS))
+    environment = {**TOOLS, "tools": None, "environment_factory": "json.JSONDecoder"}
+    assert "trl.environment_factory: the chat template" in refused(config("grpo", trl=environment))
+
+
+def test_tools_need_a_template_whose_replies_trl_can_read(config, model, tmp_path):
+    changed = of_trl("qwen3") + "{# changed #}"
+    words = "trl.tools: TRL does not know how to read tool calls in this chat template"
+    assert words in refused(config("grpo", trl=TOOLS, chat_template_jinja=changed))
+    known = tiny.with_template(model, tmp_path / "known", of_trl("qwen3"))
+    train(config("grpo", trl=TOOLS, base_model=known), dry_run=True)
+    told = tiny.with_template(model, tmp_path / "told", changed, response_template={"fields": {}})
+    train(config("grpo", trl=TOOLS, base_model=told), dry_run=True)
+
+
+def test_the_plan_judges_templates_for_tools_as_the_installed_trl_does(model):
+    from types import SimpleNamespace
+
+    from transformers import AutoTokenizer
+    from trl.chat_template_utils import add_response_schema, supports_tool_calling
+
+    def reads(text: str) -> bool:
+        try:
+            return bool(add_response_schema(SimpleNamespace(chat_template=text)))
+        except ValueError:
+            return False
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    for name in template_sources.trl_names():
+        text = of_trl(name)
+        assert (text in tool_templates.readable()) is reads(text), name
+        if name.endswith("_training"):
+            continue
+        tokenizer.chat_template = text
+        assert tool_templates.writes_calls(text, {}) is supports_tool_calling(tokenizer), name
 
 
 @pytest.mark.parametrize("roles", [[], ["tool"]])

@@ -8,6 +8,7 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
+from fmtkit.rendering import template_sources
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
@@ -159,7 +160,9 @@ def test_a_name_of_the_users_that_is_not_there_is_one_line(keys, words, model, t
     import yaml
 
     trl = {"reward_funcs": ["rewards.length"], **keys}
-    text = {"base_model": model, "rl": "grpo", "trl": trl, "chat_template": "chatml"}
+    called = template_sources.find_model_template("trl:qwen3").source
+    model = tiny.with_template(model, tmp_path, called)
+    text = {"base_model": model, "rl": "grpo", "trl": trl}
     file.write_text(yaml.safe_dump(text), encoding="utf-8")
     with pytest.raises(OptionError) as error:
         tiny.check(planning.plan(file, partial=True))

@@ -1,8 +1,11 @@
 """Small tables, a small model and jobs over them, for the tests that train."""
 
+import json
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -117,6 +120,17 @@ def write_table(
     schema = TABLES[name].schema(present, wide=wide, text=False)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
+
+
+def with_template(model: str, folder: Path, template: str, **entries: Any) -> str:
+    """Copy a model with another template of its own."""
+    copied = Path(shutil.copytree(model, folder / "model"))
+    (copied / "chat_template.jinja").write_text(template, encoding="utf-8")
+    file = copied / "tokenizer_config.json"
+    told = json.loads(file.read_text()) | entries
+    told.pop("chat_template", None)
+    file.write_text(json.dumps(told))
+    return str(copied)
 
 
 def make_model(

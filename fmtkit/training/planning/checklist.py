@@ -33,6 +33,7 @@ from fmtkit.training.planning.check import (
     that_need,
 )
 from fmtkit.training.rl.grpo import checks as online
+from fmtkit.training.rl.grpo import tool_templates
 from fmtkit.training.run import resuming, run_folder
 from fmtkit.training.vllm import ready as vllm_ready
 
@@ -207,6 +208,13 @@ RUN: tuple[Check[Run], ...] = (
         "rewards, rollouts, tools and environments that do not exist",
         online.check_users_names,
         online.is_online,
+    ),
+    Check(
+        "tool_template",
+        "files",
+        "tools with a chat template that cannot write tool calls, or whose replies TRL cannot read",
+        tool_templates.find,
+        tool_templates.has_tools,
     ),
     Check("device", "device", "a run that needs GPUs where none are visible", checks.find_device),
     Check("processes", "device", "more processes than visible GPUs", checks.find_processes),

@@ -9,6 +9,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
+from fmtkit.training.rl.grpo import tool_templates
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
@@ -22,11 +23,6 @@ from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 from fmtkit.training.rl.verifiers.rollout import open_environment
 from fmtkit.training.run.build import Parts, load_class, trainer_inputs
 from fmtkit.training.run.job import Job
-
-_OWN_TEMPLATE = (
-    "use a model that calls tools with its own template (chat_template: tokenizer_default), such as "
-    "Qwen3, Llama 3.1 or GLM 4"
-)
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:
@@ -154,7 +150,7 @@ def _objects(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the user's tools, environments and rollout function."""
     section = job.sections.get("rl", {})
     out = rollout_objects(section, [Path(place) for place in job.places])
-    for name in ("tools", "environment_factory"):
+    for name in tool_templates.KEYS:
         if out.get(name):
             check_tool_template(parts.tokenizer, f"trl.{name}")
     return out
@@ -168,18 +164,15 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
     from trl.chat_template_utils import add_response_schema, supports_tool_calling
 
     if not supports_tool_calling(tokenizer):
-        raise OptionError(f"{origin}: the chat template cannot write tool calls; {_OWN_TEMPLATE}")
-    schemas = (getattr(tokenizer, name, None) for name in ("response_template", "response_schema"))
+        raise OptionError(f"{origin}: {tool_templates.CANNOT_WRITE}")
+    schemas = (getattr(tokenizer, name, None) for name in tool_templates.SCHEMAS)
     if any(value is not None for value in schemas):
         return
     try:
         # TRL knows templates by their text; what it finds is put on the copy.
         add_response_schema(copy.copy(tokenizer))
     except ValueError as error:
-        raise OptionError(
-            f"{origin}: TRL does not know how to read tool calls in this chat template; "
-            f"{_OWN_TEMPLATE}, or set the tokenizer's response_template"
-        ) from error
+        raise OptionError(f"{origin}: {tool_templates.CANNOT_READ}") from error
 
 
 def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
