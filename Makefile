@@ -39,7 +39,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -207,6 +207,10 @@ lint-c: $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# What fixtures hold where they differ from what the code makes: `make fixtures NAME=debate`; WRITE=1 writes it.
+fixtures: $(VENV)/dev
+	@$(BIN)/python tests/expected_fixtures.py $(NAME) $(if $(WRITE),--write)
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/generate.py

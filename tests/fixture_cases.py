@@ -3,6 +3,9 @@
 A case is `[CASE.]source.jsonl` in fixtures/NAME, with what it becomes beside it: `canonical.jsonl`
 (null keys of messages left out), `chatml.jsonl` (rendered), `quarantine.jsonl` and
 `chatml.quarantine.jsonl` (line, code, column), `warnings.json`; `settings.json` says how to run it.
+
+A target of `--to` has `TABLE.source.jsonl`, canonical rows, in fixtures/targets/NAME; beside it is what is
+`written` (without nulls) and `rejected` (row, code, column, message). `make fixtures NAME=...` prints what differs.
 """
 
 import json
@@ -11,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+import fmtkit
 from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.core.tables import written
+from fmtkit.core.tables import TABLES, written
+from fmtkit.formats import target_registry
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")
@@ -102,6 +109,42 @@ def without_nulls(value: Any) -> Any:
     if "role" in value:
         return {key: item for key, item in value.items() if item is not None}
     return {key: without_nulls(item) for key, item in value.items()}
+
+
+METHODS = {
+    "Prompt": "grpo",
+    "Unpaired": "kto",
+    "Preference": "dpo",
+    "Completion": "sft",
+    "Conversation": "sft",
+}
+"""Table -> a method that trains on it, for sources that leave it open."""
+
+
+def target_file(to: str, table: str, what: str) -> Path:
+    """Return the file of a target with its `source`, or with what is `written` or `rejected`."""
+    return FIXTURES / "targets" / to / f"{table.lower()}.{what}.jsonl"
+
+
+def write_target(to: str, table: str, folder: Path) -> tuple[list[Any], list[Any]]:
+    """Write the source of a target's fixtures in its layout; return the rows and the rejects."""
+    kind = {name.lower(): found for name, found in TABLES.items()}[table.lower()]
+    out = folder / f"out.{target_registry.find(to, kind, text=False).formats[0]}"
+    rows = [json.loads(line) for line in read_lines(target_file(to, table, "source"))]
+    fmtkit.convert(rows, "passthrough", out, to=to, method=METHODS[kind.name()], overwrite=True)
+    if out.suffix == ".jsonl":
+        made = [json.loads(line) for line in read_lines(out)]
+    else:
+        made = [without_any_null(row) for row in pq.read_table(out).to_pylist()]
+    found = out.with_suffix(".quarantine.jsonl")
+    rejects = [json.loads(line) for line in read_lines(found)] if found.exists() else []
+    return made, [[r["row"], r["code"], r["column"], r["message"]] for r in rejects]
+
+
+def without_any_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_any_null(v) for k, v in value.items() if v is not None}
+    return [without_any_null(item) for item in value] if isinstance(value, list) else value
 
 
 def renders(case: Case) -> bool:

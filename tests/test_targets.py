@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import drawn_dialogs as drawn
+import fixture_cases
 import pyarrow.parquet as pq
 import pytest
 import tiny_training as tiny
 import yaml
+from fixture_cases import METHODS, target_file, without_any_null, write_target
 from typer.testing import CliRunner
 
 import fmtkit
@@ -23,13 +25,6 @@ from fmtkit.core.tables import written
 from fmtkit.formats import target_registry
 from fmtkit.rendering.template_sources import find_model_template
 
-METHODS = {
-    "Prompt": "grpo",
-    "Unpaired": "kto",
-    "Preference": "dpo",
-    "Completion": "sft",
-    "Conversation": "sft",
-}
 CASES = [
     pytest.param(found.name, table, id=f"{found.name}-{table}")
     for found in target_registry.targets()
@@ -108,7 +103,6 @@ def test_what_is_written_with_losses_is_read(to: str, table: str, tmp_path: Path
     assert report.rows_written + sum(report.no_place.values()) == len(rows)
 
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "targets"
 WRITTEN = [
     pytest.param(found.name, found.takes.name(), id=f"{found.name}-{found.takes.name()}")
     for found in target_registry.targets()
@@ -118,13 +112,11 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("to", "table"), WRITTEN)
 def test_a_target_writes_what_its_fixtures_say(to: str, table: str, tmp_path: Path) -> None:
-    case = FIXTURES / to / table.lower()
-    rows = read_lines(case.with_suffix(".source.jsonl"))
-    out, _ = export(rows, to, table, tmp_path)
-    assert read_rows(out) == read_lines(case.with_suffix(".written.jsonl"))
-    found = out.with_suffix(".quarantine.jsonl")
-    bad = [[r["row"], r["code"], r["column"], r["message"]] for r in read_lines(found)]
-    assert bad == read_lines(case.with_suffix(".rejected.jsonl"))
+    written, rejected = write_target(to, table, tmp_path)
+    for what, found in (("written", written), ("rejected", rejected)):
+        file = target_file(to, table, what)
+        held = fixture_cases.read_lines(file) if file.exists() else []
+        assert found == [json.loads(line) for line in held]
 
 
 def read_lines(path: Path) -> list[Any]:
@@ -135,13 +127,7 @@ def read_lines(path: Path) -> list[Any]:
 def read_rows(out: Path) -> list[Any]:
     if out.suffix == ".jsonl":
         return read_lines(out)
-    return [without_nulls(row) for row in pq.read_table(out).to_pylist()]
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: without_nulls(v) for k, v in value.items() if v is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+    return [without_any_null(row) for row in pq.read_table(out).to_pylist()]
 
 
 CHAT = {

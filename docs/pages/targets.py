@@ -104,6 +104,12 @@ fmtkit calls the function after it has quarantined the rows that the layout cann
 If the function has a parameter `wide`, it is told whether messages may have more keys than role and content. Rows that
 only their values show to be impossible are refused by a `Problem` (`no_place` in `fmtkit.columns.exports`), as in a
 [converter](add-a-format.md#the-body).
+
+In fmtkit itself a target is one file in `fmtkit/targets/` with fixtures in `fixtures/targets/NAME/`: `TABLE.source.jsonl`
+has canonical rows of a table that it takes, the difficult ones too (a system prompt, tools, two exchanges). `make fixtures
+NAME=targets/quiz` prints what is written of them (`TABLE.written.jsonl`) and what is rejected, with the reason
+(`TABLE.rejected.jsonl`); with `WRITE=1` it writes these files. `pytest tests/test_targets.py -k quiz` compares them, and
+writes random rows and reads them back; `make docs` adds the target to this page.
 """
 
 CHAT = {
