@@ -28,6 +28,8 @@ _SAID_BY: dict[str, frozenset[str]] = {
     ),
 }
 """Code of a general check -> codes of checks that report the same problem more precisely."""
+_UNREAD = frozenset({"value", "argument"})
+"""Codes of values that no key takes: the checks after them see the default instead."""
 _OF_TRAINER = "trainer_rule"
 """Code of what the trainer's own source refuses; checks of fmtkit's say the same more precisely."""
 _WIDTH = 120
@@ -93,6 +95,7 @@ class Problems:
         """
         causes = [p for p in self.found if not self.has(_SAID_BY.get(p.code, ()))]
         causes = [p for p in causes if p.code != _OF_TRAINER or not _is_said(p, causes)]
+        causes = [p for p in causes if p.code in _UNREAD or not _is_of_default(p, causes)]
         problems = sorted(dict.fromkeys(causes), key=lambda p: line_of(p, lines) or 0)
         if not problems:
             return
@@ -137,6 +140,12 @@ def _is_said(problem: Problem, causes: Collection[Problem]) -> bool:
     named = _names(problem.message)
     others = (one for one in causes if one.code != _OF_TRAINER)
     return any(named & {*_names(one.message), one.key} for one in others)
+
+
+def _is_of_default(problem: Problem, causes: Collection[Problem]) -> bool:
+    """Return whether a problem is about a key whose own value could not be read; advice is not looked at."""
+    unread = {one.key.rpartition(".")[2] for one in causes if one.code in _UNREAD}
+    return bool(_names(problem.message.partition(";")[0]) & unread)
 
 
 def _names(message: str) -> set[str]:

@@ -1,0 +1,140 @@
+"""A config with one fault is told one problem: checks of the same fault do not each report it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_training as tiny
+
+pytest.importorskip("trl")
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training import train
+from fmtkit.training.config.yaml_file import parse
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+TABLES = {
+    "sft": ("Conversation", "openai"),
+    "kto": ("Unpaired", "passthrough"),
+    "grpo": ("Prompt", "passthrough"),
+    "ebft": ("Prompt", "passthrough"),
+}
+GROUPS = {"num_generations": 2}
+OWN: dict[str, dict[str, Any]] = {
+    "kto": {"micro_batch_size": 4},
+    "grpo": {"trl": {"reward_funcs": ["fmtkit.rewards.accuracy"], **GROUPS}},
+    "ebft": {"trl": GROUPS},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.fixture(scope="module")
+def config(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+
+    def make(method: str, keys: dict[str, Any]) -> dict[str, Any]:
+        """Return the example config of this method with other keys."""
+        table, type_ = TABLES.get(method, ("Preference", "passthrough"))
+        file = folder / f"{table}.jsonl"
+        rows = tiny.ROWS[table]()
+        if table == "Prompt":
+            rows = [{**row, "ground_truth": "red"} for row in rows]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        example = dict(parse((EXAMPLES / "dpo.yaml").read_text(encoding="utf-8"), "dpo.yaml"))
+        base = {name: value for name, value in example.items() if name != "rl_beta"}
+        base |= {"base_model": model, "datasets": [{"path": str(file), "type": type_}]}
+        base |= {"output_dir": str(folder / "run"), "rl": method}
+        base |= OWN.get(method, {})
+        for name, value in keys.items():
+            known = base.get(name)
+            base[name] = {**known, **value} if isinstance(known, dict) else value
+        return {name: value for name, value in base.items() if value is not None}
+
+    return make
+
+
+METHODS = ("sft", "dpo", "kto", "grpo", "reward", "ebft")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_example_without_a_fault_has_no_problem(config, method):
+    train(config(method, {}), dry_run=True)
+
+
+FULL = {"adapter": None, "lora_r": None, "lora_alpha": None, "lora_target_linear": None}
+FAULTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    # A value of the wrong type.
+    *((method, {"learning_rate": "fast"}) for method in METHODS),
+    *((method, {"micro_batch_size": "two"}) for method in METHODS),
+    ("sft", {"bf16": "maybe"}),
+    ("sft", {"gradient_checkpointing": "maybe"}),
+    ("sft", {"lora_r": "8"}),
+    ("dpo", {"rl_beta": "x"}),
+    ("kto", {"kto_desirable_weight": "a"}),
+    ("grpo", {"trl": {"num_generations": "2"}}),
+    ("grpo", {"trainer_args": {"beta": "x"}}),
+    ("ebft", {"ebft": {"alignment_coef": "x"}}),
+    ("ebft", {"ebft": {"stride": "x"}}),
+    # A value out of its range.
+    *((method, {"micro_batch_size": 0}) for method in METHODS),
+    ("sft", {"sequence_len": 0}),
+    ("sft", {"num_epochs": -1}),
+    ("sft", {"max_steps": 1.5}),
+    ("sft", {"warmup_ratio": 2}),
+    ("sft", {"val_set_size": -1}),
+    ("sft", {"lora_dropout": 2}),
+    ("sft", {"gradient_accumulation_steps": 0}),
+    ("grpo", {"trl": {"num_generations": 0}}),
+    ("grpo", {"trl": {"num_generations": 1}}),
+    ("grpo", {"trl": {"num_generations": 3}}),
+    ("grpo", {"trl": {"top_p": 3}}),
+    ("grpo", {"trl": {"generation_batch_size": 3}}),
+    ("grpo", {"trl": {"reward_weights": [1.0, 2.0]}}),
+    ("grpo", {"micro_batch_size": 3}),
+    ("ebft", {"ebft": {"stride": 0}}),
+    ("ebft", {"ebft": {"feature_layers": [2.0]}}),
+    # A name that is not there.
+    *((method, {"learning_rat": 1e-4}) for method in METHODS),
+    *((method, {"lr_scheduler": "cosin"}) for method in METHODS),
+    ("sft", {"optimizer": "adamx"}),
+    ("sft", {"adapter": "lorra"}),
+    ("sft", {"chat_template": "nonsense"}),
+    ("sft", {"base_model": "./nowhere"}),
+    ("sft", {"trainer_args": {"max_lenght": 3}}),
+    ("dpo", {"loss_type": "nonsense"}),
+    ("dpo", {"trainer_args": {"f_divergence_type": "x"}}),
+    ("kto", {"loss_type": "sigmoid"}),
+    ("grpo", {"trl": {"loss_type": "grpoo"}}),
+    ("grpo", {"trl": {"importance_sampling_level": "word"}}),
+    ("grpo", {"trl": {"num_generatoins": 2}}),
+    ("ebft", {"ebft": {"mode": "stridedd"}}),
+    ("ebft", {"ebft": {"embed_method": "x"}}),
+    # Two keys that contradict each other.
+    ("sft", {"bf16": True, "fp16": True}),
+    ("sft", {"warmup_ratio": 0.1, "warmup_steps": 3}),
+    ("sft", {"trainer_args": {"learning_rate": 0.1}}),
+    ("sft", {"dataloader_prefetch_factor": 2}),
+    ("dpo", {"rl_beta": 0.1, "trainer_args": {"beta": 0.5}}),
+    ("dpo", {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0]}),
+    ("dpo", {**FULL, "sync_ref_model": True, "precompute_ref_log_probs": True}),
+    ("dpo", {"sync_ref_model": True, "trainer_args": {"beta": 0.1}}),
+    ("grpo", {"trainer_args": {"num_generations": 4}}),
+    ("grpo", {"trl": {"num_generations": 3}, "trainer_args": {"num_generations": 4}}),
+    ("grpo", {"trl": {"steps_per_generation": 2, "generation_batch_size": 8}}),
+    ("grpo", {**FULL, "trl": {"sync_ref_model": True}}),
+    ("grpo", {"trl": {"sync_ref_model": True}}),
+    ("grpo", {"trl": {"sync_ref_model": True, "beta": 0.1}}),
+    ("reward", {"num_labels": 3}),
+)
+
+
+@pytest.mark.parametrize(("method", "keys"), FAULTS, ids=str)
+def test_one_fault_is_one_problem(config, method, keys):
+    with pytest.raises(FmtkitError) as error:
+        train(config(method, keys), dry_run=True)
+    assert len(error.value.lines) == 1, error.value.lines
