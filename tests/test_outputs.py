@@ -20,6 +20,7 @@ from fmtkit.core.errors import (
     OptionError,
     OutputExistsError,
     ResumeError,
+    UnreadFilesWarning,
 )
 from fmtkit.writing import outputs
 from fmtkit.writing.outputs import destination
@@ -125,7 +126,9 @@ def test_a_folder_that_holds_a_source_is_refused(tmp_path, place):
 def test_a_folder_may_be_made_inside_the_folder_of_its_sources(tmp_path):
     source(tmp_path / "data" / "s.jsonl", GOOD)
     run(tmp_path / "data", tmp_path / "data" / "out")
-    refused(tmp_path, tmp_path / "data", tmp_path / "data" / "out", OptionError, "holds")
+    with pytest.warns(UnreadFilesWarning, match="made of its files"):
+        again = run(tmp_path / "data", tmp_path / "data" / "out", overwrite=True)
+    assert again.rows_written == 1
 
 
 @pytest.mark.parametrize(

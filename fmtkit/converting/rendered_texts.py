@@ -11,11 +11,12 @@ from typing import Any
 
 from fmtkit.converting.control_tokens import LOOKS, tokens_in
 from fmtkit.core.errors import FmtkitError, OptionError, TemplateError
+from fmtkit.core.records import entries_of, read_json
 from fmtkit.core.tables import DIALOG_COLUMNS, TEXT_NAMES
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.writing import outputs, working_folder
+from fmtkit.writing import working_folder
 from fmtkit.writing.file_output import FileOutput
 
 Row = Mapping[str, Any]
@@ -77,8 +78,8 @@ def report_of_file(path: Path) -> Mapping[str, Any]:
     """Return the report that names a file as one of its outputs; empty if there is none."""
     of_folder = (path.parent.parent / working_folder.REPORT, f"{path.parent.name}/{path.name}")
     for place, name in ((FileOutput(path).report, path.name), of_folder):
-        report = outputs.read_json(place)
-        if name in (outputs.entries_of(report) or {}):
+        report = read_json(place)
+        if name in (entries_of(report) or {}):
             return report
     return {}
 

@@ -31,6 +31,7 @@ from fmtkit.core.arguments import checked
 from fmtkit.core.atomic import write_json
 from fmtkit.core.errors import OptionError, ResumeError, SourceError
 from fmtkit.core.options import refuse_empty
+from fmtkit.core.records import entries_of, read_json
 from fmtkit.formats import registry
 from fmtkit.sources.compression import compression_of
 from fmtkit.sources.jsonl import BOM
@@ -38,7 +39,7 @@ from fmtkit.sources.raw import READ_BYTES, RangeHash
 from fmtkit.sources.readers import JsonReader
 from fmtkit.sources.source import Source
 from fmtkit.writing.journal import DATE
-from fmtkit.writing.outputs import Destination, entries_of, read_json
+from fmtkit.writing.outputs import Destination
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
 Fix = Callable[[Any], Any]

@@ -1,12 +1,15 @@
 """Local paths, globs and folders -> their data files, in order."""
 
 import glob
+import hashlib
 import re
+import warnings
 from pathlib import Path
 
-from fmtkit.core.errors import SourceError, near_match
+from fmtkit.core.errors import SourceError, UnreadFilesWarning, near_match
+from fmtkit.core.records import entries_of, read_json, sources_of
 from fmtkit.sources.kinds import SUFFIXES, data_suffix
-from fmtkit.sources.splits import check_file, of_split
+from fmtkit.sources.splits import FEW, check_file, of_split
 
 OUTPUT_NAMES = re.compile(
     r"(.*\.)?(quarantine\.jsonl|report\.json)|manifest\.json"
@@ -55,7 +58,53 @@ def files_in(folder: Path) -> list[Path]:
     )
     if not found:
         raise SourceError(f"{folder} holds no data files ({', '.join(SUFFIXES)})")
-    return found
+    return _without_own(folder, found) if root == folder else found
+
+
+def _without_own(folder: Path, found: list[Path]) -> list[Path]:
+    """Leave out what fmtkit made of other files of the folder, as the reports beside it say.
+
+    An UnreadFilesWarning names them: a second run would read the first one's rows as more of its own.
+    """
+    own: set[Path] = set()
+    for report in sorted(folder.rglob("*report.json")):
+        try:
+            record = read_json(report)
+        except OSError as error:
+            raise SourceError(f"{report} cannot be read: {error.strerror}") from error
+        made = {report.parent / name for name in entries_of(record) or {}}
+        if made and any(_is_held(*source, folder, made) for source in sources_of(record)):
+            own |= made
+    left = [path for path in found if path in own]
+    rest = [path for path in found if path not in own]
+    if not left or not rest:
+        return found
+    names = [path.relative_to(folder).as_posix() for path in left[:FEW]]
+    more = f" and {len(left) - FEW:,} more" if len(left) > FEW else ""
+    warnings.warn(
+        f"{folder}: {', '.join(names)}{more}, which fmtkit made of its files, "
+        f"{'is' if len(left) == 1 else 'are'} not read; name files to read others",
+        UnreadFilesWarning,
+        stacklevel=2,
+    )
+    return rest
+
+
+def _is_held(source: str, sha256: str | None, folder: Path, made: set[Path]) -> bool:
+    """Return whether a folder holds a source of a report, named from here or from where the run was."""
+    path = Path(source)
+    if path.exists():
+        return folder.resolve() in path.resolve().parents
+    below = (folder.joinpath(*path.parts[place:]) for place in range(1, len(path.parts)))
+    return any(
+        one.is_file() and one not in made and (sha256 is None or _digest(one) == sha256)
+        for one in below
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_data(path: Path) -> bool:

@@ -17,7 +17,7 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _SHARDED = re.compile(r"data/(?P<split>\w+(?:\.\w+)*)-[0-9]{5}-of-[0-9]{5}.*\..*")
-_FEW = 5
+FEW = 5
 """How many files a message names."""
 
 
@@ -73,8 +73,8 @@ def of_split(names: Sequence[str], folder: str, split: str | None = None) -> lis
     chosen = splits[wanted]
     left = [name for name in names if name not in set(chosen)]
     if split is None and (left or wanted != TRAIN):
-        more = f" and {len(left) - _FEW:,} more" if len(left) > _FEW else ""
-        others = f", not {', '.join(left[:_FEW])}{more}; name files to read others" if left else ""
+        more = f" and {len(left) - FEW:,} more" if len(left) > FEW else ""
+        others = f", not {', '.join(left[:FEW])}{more}; name files to read others" if left else ""
         warnings.warn(
             f"{folder}: the split {wanted} is read ({_counted(chosen)}){others}",
             UnreadFilesWarning,

@@ -8,13 +8,14 @@ from typing import Any
 from fmtkit.core import storage
 from fmtkit.core.atomic import partial_name
 from fmtkit.core.errors import OptionError
+from fmtkit.core.records import read_json
 from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import folder_sink, journal, object_sinks, working_folder
 from fmtkit.writing.file_output import FileOutput, refuse_file
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint
 from fmtkit.writing.object_sinks import ObjectFile, ObjectFileSink, ObjectFolderSink, Resumption
 from fmtkit.writing.object_store import Store
-from fmtkit.writing.outputs import Destination, read_json, refuse_sources
+from fmtkit.writing.outputs import Destination, refuse_sources
 from fmtkit.writing.run_lock import RunLock
 from fmtkit.writing.sinks import FileSink, Sink
 

@@ -16,15 +16,14 @@ from typing import Any
 
 from fmtkit.core.atomic import PartialFile, Written, partial_name, sync_folder, whole_json, writing
 from fmtkit.core.errors import OutputExistsError, WriteError
+from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing import formats
 from fmtkit.writing.outputs import (
-    entries_of,
     entry,
     hidden_names,
     is_as_written,
     is_old,
     old_report,
-    read_json,
     refuse_unless_as_written,
 )
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from fmtkit.core.atomic import Written, sync_folder, write_bytes, write_json, writing
 from fmtkit.core.errors import OutputExistsError, WriteError
+from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing import journal
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
-from fmtkit.writing.outputs import entries_of, read_json
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.run_lock import RunLock
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmtkit.core import storage
 from fmtkit.core.errors import DependencyError, OptionError, OutputExistsError, WriteError
-from fmtkit.writing.outputs import HUB, HubFolder, entries_of, read_json
+from fmtkit.core.records import entries_of, read_json
+from fmtkit.writing.outputs import HUB, HubFolder
 from fmtkit.writing.working_folder import MANIFEST, REPORT
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from typing import Any
 
 from fmtkit.core.atomic import Written, json_document, writing
 from fmtkit.core.errors import OutputExistsError, ResumeError
+from fmtkit.core.records import entries_of
 from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import journal
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.object_store import Store
-from fmtkit.writing.outputs import entries_of
 from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
 from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard_name, tasks_in
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT

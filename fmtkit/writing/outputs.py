@@ -5,7 +5,6 @@ own only if asked to. It wrote a file if the report next to it names it with its
 """
 
 import hashlib
-import json
 import os
 import re
 import sys
@@ -260,30 +259,6 @@ def entry(written: Written, base: Path) -> dict[str, Any]:
     assert isinstance(written.path, Path)
     path = written.path.relative_to(base).as_posix()
     return {"path": path, "bytes": written.bytes, "sha256": written.sha256}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty one where there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def entries_of(report: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Return path -> entry of the files that a report names; None if it is not such a report."""
-    files = report.get("files")
-    if "fmtkit" not in report or not isinstance(report.get("output"), str):
-        return None
-    if not isinstance(files, list) or not all(map(_is_entry, files)):
-        return None
-    return {file["path"]: file for file in files}
-
-
-def _is_entry(file: object) -> bool:
-    kinds = {"path": str, "bytes": int, "sha256": str}
-    return isinstance(file, dict) and all(isinstance(file.get(k), t) for k, t in kinds.items())
 
 
 def is_old(report: Mapping[str, Any]) -> bool:

@@ -17,14 +17,9 @@ from typing import Any
 
 from fmtkit.core.atomic import Written, partial_name, sync_folder, writing
 from fmtkit.core.errors import OutputExistsError, ResumeError
+from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing.journal import Journal, Shard
-from fmtkit.writing.outputs import (
-    entries_of,
-    is_old,
-    old_report,
-    read_json,
-    refuse_unless_as_written,
-)
+from fmtkit.writing.outputs import is_old, old_report, refuse_unless_as_written
 from fmtkit.writing.run_lock import LOCK, RunLock
 from fmtkit.writing.task_output import LocalPlace
 

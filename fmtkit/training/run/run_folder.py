@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from fmtkit.core.atomic import writing
 from fmtkit.core.errors import OutputExistsError
+from fmtkit.core.records import read_json
 from fmtkit.training.config import config
 from fmtkit.training.planning.check import Run
 from fmtkit.training.run import job
-from fmtkit.writing.outputs import read_json, refuse_sources
+from fmtkit.writing.outputs import refuse_sources
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.plan import Plan

@@ -84,7 +84,7 @@ def _place(trained: TrainedModel) -> Path:
 def _card(trained: TrainedModel) -> str:
     if trained.job is None:
         return card.of_merge(trained.base, trained.folder)
-    from fmtkit.writing.outputs import read_json  # brings polars, which no training process needs
+    from fmtkit.core.records import read_json
 
     report = read_json(Path(trained.job.run) / "report.json")
     return card.text(trained.job, report, merged=True)

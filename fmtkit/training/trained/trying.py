@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import OptionError
+from fmtkit.core.records import read_json
 from fmtkit.core.tables import written
 from fmtkit.training.run.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
-from fmtkit.writing.outputs import read_json
 
 if TYPE_CHECKING:
     from fmtkit.inspection.masked import Masked
