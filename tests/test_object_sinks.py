@@ -27,6 +27,7 @@ from fmtkit.core.errors import (
     SourceError,
     WriteError,
 )
+from fmtkit.core.urls import ObjectPath
 from fmtkit.sources import parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.data.convert_config import convert_config
@@ -228,13 +229,13 @@ def whole(system, root):
 
 
 def test_a_run_that_was_cut_off_ends_in_the_same_bytes(memory):
-    calm = storage.ObjectPath("memory://calm/x")
+    calm = ObjectPath("memory://calm/x")
     sink = sink_at(calm)
     feed(sink, 0, 10)
     sink.finish(CLOSING)
     expected = whole(memory, "/calm")
     for stop in range(10):
-        path = storage.ObjectPath(f"memory://cut{stop}/x")
+        path = ObjectPath(f"memory://cut{stop}/x")
         feed(sink_at(path), 0, stop)  # and it is seen no more
         with pytest.raises(OutputExistsError, match="not finished, or is still under way"):
             sink_at(path)
@@ -247,17 +248,17 @@ def test_a_run_that_was_cut_off_ends_in_the_same_bytes(memory):
 
 
 def test_files_that_a_consumer_needs_stand_beside_the_manifest(memory):
-    sink = sink_at(storage.ObjectPath("memory://out"))
+    sink = sink_at(ObjectPath("memory://out"))
     sink.write(rows_of(0))
     sink.finish(Closing(report=lambda files: {"fmtkit": "0"}, beside={"info.json": "{}"}))
     assert memory.cat("/out/info.json") == b"{}"
     with pytest.raises(OutputExistsError, match="--overwrite replaces it"):
-        sink_at(storage.ObjectPath("memory://out"))
-    sink_at(storage.ObjectPath("memory://out"), overwrite=True).abort()
+        sink_at(ObjectPath("memory://out"))
+    sink_at(ObjectPath("memory://out"), overwrite=True).abort()
 
 
 def test_a_shard_that_is_gone_is_named_by_resume(memory):
-    path = storage.ObjectPath("memory://out")
+    path = ObjectPath("memory://out")
     feed(sink_at(path), 0, 6)
     memory.rm("/out/data/train-000000-000.parquet")
     with pytest.raises(ResumeError, match=r"train-000000-000\.parquet has 0 bytes where"):
@@ -272,7 +273,7 @@ def test_a_shard_that_is_gone_is_named_by_resume(memory):
 
 
 def test_of_two_runs_that_begin_at_once_one_is_refused_by_name(memory, monkeypatch):
-    path = storage.ObjectPath("memory://out")
+    path = ObjectPath("memory://out")
     first = sink_at(path)
     monkeypatch.setattr(object_store.Store, "sizes", lambda self, below="": {})
     with pytest.raises(
@@ -285,7 +286,7 @@ def test_of_two_runs_that_begin_at_once_one_is_refused_by_name(memory, monkeypat
 
 
 def test_a_run_that_another_has_taken_over_stops(memory):
-    path = storage.ObjectPath("memory://out")
+    path = ObjectPath("memory://out")
     first = sink_at(path)
     feed(first, 0, 5)
     second = sink_at(path, resume=find_resumption(path, FINGERPRINT))
@@ -296,7 +297,7 @@ def test_a_run_that_another_has_taken_over_stops(memory):
 
 
 def test_a_run_whose_workers_write_is_stopped_where_another_took_over(memory, tmp_path):
-    path = storage.ObjectPath("memory://out")
+    path = ObjectPath("memory://out")
     first = sink_at(path)
     place = first.workers_place()
     (tmp_path / "shard").write_bytes(b"rows of the first")
@@ -324,7 +325,7 @@ def test_a_store_that_ignores_conditions_is_refused_by_name(memory, monkeypatch,
 
 
 def test_a_folder_without_a_manifest_is_no_dataset(memory):
-    feed(sink_at(storage.ObjectPath("memory://out")), 0, 6)
+    feed(sink_at(ObjectPath("memory://out")), 0, 6)
     with pytest.raises(SourceError, match="is not finished"):
         open_sources("memory://out")
 
@@ -334,7 +335,7 @@ def test_a_shard_that_fails_midway_leaves_nothing_in_the_bucket(server, source, 
     monkeypatch.setattr(storage, "PAUSES", ())
     big = source.parent / "big"
     big.write_bytes(os.urandom(12 << 20))
-    store = object_store.Store(storage.ObjectPath(f"s3://{BUCKET}/x"))
+    store = object_store.Store(ObjectPath(f"s3://{BUCKET}/x"))
     store.put(big, "whole")
     assert store.sizes() == {"whole": 12 << 20}
     server.fault = lambda method, path, count: 500 if "partNumber=2" in path else None
