@@ -94,7 +94,6 @@ def test_a_command_that_inspect_suggests_has_the_options_of_sources_and_runs(nam
         words = shlex.split(command)
         for flag in (
             "--limit",
-            "--workers",
             "--tokenizer",
             "--chat-template",
             "--date",
@@ -103,7 +102,7 @@ def test_a_command_that_inspect_suggests_has_the_options_of_sources_and_runs(nam
             if flag in typed:
                 assert words[words.index(flag) + 1] in typed
         assert ("--ignore" in typed) <= ("--ignore" in words)
-        assert not {"--max-length", "--sample", "--fail-on", "--row"} & {*words}
+        assert not {"--max-length", "--sample", "--fail-on", "--row", "--workers"} & {*words}
         written = Path(words[words.index("-o") + 1])
         assert run(command.removeprefix("fmtkit ")).code == 0, command
         remove(written)

@@ -53,13 +53,15 @@ def convert_command(
 def as_command(paths: Sequence[str], given: SourceOptions, made: Mapping[str, Any]) -> str:
     """Return the command line of options with some of them changed: the only place that writes one.
 
-    An inspection is followed by a conversion, with its options of sources; what it looks at is left out.
+    An inspection is followed by a conversion, with its options of sources; what it looks at, and how it runs,
+    is left out: what a survey says does not depend on its workers.
     """
     command = _option(given, "command", "convert")
     takes: type[SourceOptions] = RowOptions if command == "validate" else ConvertOptions
-    kept = type(given) if isinstance(given, RowOptions) else SourceOptions
-    declared, chosen = takes.declared(), given.chosen()
-    values = {n: v for n, v in chosen.items() if n in kept.declared() and n in declared}
+    declared, kept = takes.declared(), {*given.declared()}
+    if not isinstance(given, RowOptions):
+        kept = {*SourceOptions.declared()} - given.with_same_rows()
+    values = {n: v for n, v in given.chosen().items() if n in kept and n in declared}
     values |= made
     words = ["fmtkit", command, *fitted(paths)]
     first = ("type", "method", "columns", "options")

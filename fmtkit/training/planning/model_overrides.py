@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.config.config import Config
@@ -26,7 +25,9 @@ def find(run: Run) -> Iterator[Problem]:
     given, file = run.plan.config.get(_KEY), Path(run.plan.model or "").expanduser() / "config.json"
     if not isinstance(given, Mapping) or not file.is_file() or checkpoints.fault_of_file(file):
         return
-    facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(facts, Mapping):
+        return
     known = _names(str(facts.get("model_type")))
     for name, value in given.items():
         text = None
@@ -49,7 +50,9 @@ def settings_of(config: Config) -> frozenset[str]:
     file = Path(config.text("base_model") or "").expanduser() / "config.json"
     if not file.is_file() or checkpoints.fault_of_file(file):
         return frozenset()
-    facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(facts, Mapping):
+        return frozenset()
     known = _names(str(facts.get("model_type")))
     # Code of the model's own, and parts with a config of their own, may have other names.
     if (

@@ -85,7 +85,7 @@ def writes_calls(source: str, config: dict[str, Any]) -> bool:
     # DeepSeek's templates want the arguments as text.
     for arguments in ({argument: value}, json.dumps({argument: value})):
         call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "name": name, "content": result},
