@@ -1,15 +1,22 @@
 """A key that is set changes something, or the plan says that it does not; a misspelt one is an error."""
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("trl")
 
+import fmtkit.training
 from fmtkit.core.errors import FmtkitError
-from fmtkit.core.runner import shipped
-from fmtkit.training.config.arguments import near_spelling
+from fmtkit.core.runner import find, shipped
+from fmtkit.training.config.arguments import fields_of, near_spelling
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.idle import CONDITIONS
+from fmtkit.training.planning.idle import OURS
+from fmtkit.training.planning.trainer_source import find_class
 
 
 def planned(keys: dict) -> planning.Plan:
@@ -39,7 +46,7 @@ def noted_or_refused(keys: dict) -> tuple[list[str], str]:
         ),
         (
             {"rl": "dpo", "discopop_tau": 0.1},
-            "only loss_type: discopop uses it, and loss_type is unset",
+            "only loss_type: discopop uses it, and loss_type is sigmoid",
         ),
         (
             {"rl": "dpo", "label_smoothing": 0.1},
@@ -83,22 +90,142 @@ def test_a_key_that_acts_is_no_note(keys):
     assert said(keys) == []
 
 
+BASE = fields_of("transformers:TrainingArguments").fields
+
+
+def of_trl(runner) -> dict:
+    """Return the arguments that TRL adds to those of transformers, which its trainers read alone."""
+    fields = arguments_of(runner).fields
+    return {name: entry for name, entry in fields.items() if name not in BASE}
+
+
+def attributes(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each attribute that is read as `self.X` or `args.X`, with the tests around it."""
+
+    def walk(node: ast.AST, tests: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr, tests
+        test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
+        for child in ast.iter_child_nodes(node):
+            is_taken = isinstance(node, ast.If) and child in node.body
+            is_else = isinstance(node, ast.If) and child in node.orelse
+            inner = (test,) if is_taken else (f"not {test}",) if is_else else ()
+            yield from walk(child, (*tests, *inner))
+
+    yield from walk(ast.parse(source), ())
+
+
+UNDECIDED = {
+    "vllm_importance_sampling_correction": "a function of fmtkit's reads it as an attribute of its "
+    "parameter; as a key of trl it is named beside trl.use_vllm",
+}
+"""Argument that the plan does not judge -> why."""
+
+
 @pytest.mark.parametrize("runner", shipped(), ids=lambda one: one.method)
-def test_every_argument_that_waits_for_another_says_so_for_every_method(runner):
-    fields = arguments_of(runner)
-    for one in CONDITIONS:
-        known = fields.fields
-        if not {one.argument, one.other} <= set(known) or (one.beside and one.beside not in known):
+def test_an_argument_that_the_trainer_reads_only_beside_another_value_is_a_note(runner):
+    """Compare with a plainer reading: an argument all of whose reads are below a test on a switch."""
+    switches = {name for name, entry in of_trl(runner).items() if entry.default is False}
+    trainer = find_class(runner.trainer)
+    own = [c for c in trainer.lineage() if c.module.package == "trl"] if trainer else []
+    reads: dict[str, list[tuple[str, ...]]] = {}
+    for source in {c.module.file: ast.unparse(c.module.tree) for c in own}.values():
+        for name, tests in attributes(source):
+            reads.setdefault(name, []).append(tests)
+    for name, entry in of_trl(runner).items():
+        # The first read passes it on to an attribute of the same name.
+        used = [tests for tests in reads.get(name, []) if tests]
+        common = set.intersection(*map(set, used)) if used else set()
+        guards = {s for s in switches for test in common if test in {f"self.{s}", f"args.{s}"}}
+        if not guards or name in OURS or name in guards or name in UNDECIDED:
             continue
-        default = known[one.argument].default
-        value = default if isinstance(default, int | float | str) else 1
-        off = {one.other: False} if one.values == (True,) else {}
-        keys = {"rl": runner.method, "trainer_args": {one.argument: value, **off}}
-        if one.other in runner.arguments:
-            continue
+        value = entry.default if isinstance(entry.default, int | float | str) else 1
+        off = dict.fromkeys(guards, False)
+        keys = {"rl": runner.method, "trainer_args": {name: value, **off}}
         notes, refusal = noted_or_refused(keys)
-        start = f"trainer_args.{one.argument} changes nothing"
-        assert one.argument in refusal or any(note.startswith(start) for note in notes), keys
+        start = f"trainer_args.{name} changes nothing"
+        assert name in refusal or any(note.startswith(start) for note in notes), keys
+
+
+CONDITIONS = (
+    ("dpo", "loss_type", "discopop", "discopop_tau"),
+    ("dpo", "loss_type", "robust", "label_smoothing"),
+    ("dpo", "f_divergence_type", "alpha_divergence", "f_alpha_divergence_coef"),
+    ("dpo", "precompute_ref_log_probs", True, "precompute_ref_batch_size"),
+    ("kto", "precompute_ref_log_probs", True, "precompute_ref_batch_size"),
+    *((m, "sync_ref_model", True, "ref_model_sync_steps") for m in ("dpo", "kto", "rloo")),
+    *((m, "sync_ref_model", True, "ref_model_mixup_alpha") for m in ("dpo", "kto", "rloo")),
+    ("cpo", "loss_type", "simpo", "simpo_gamma"),
+    ("grpo", "loss_type", "sapo", "sapo_temperature_pos"),
+    ("grpo", "loss_type", "sapo", "sapo_temperature_neg"),
+    ("grpo", "loss_type", "vespo", "vespo_k_pos"),
+    ("grpo", "loss_type", "vespo", "vespo_lambda_neg"),
+    ("grpo", "beta", 0.1, "use_bias_correction_kl"),
+    ("grpo", "use_adaptive_entropy", True, "entropy_target"),
+    ("grpo", "use_adaptive_entropy", True, "entropy_coef_max"),
+    ("grpo", "log_completions", True, "log_unique_prompts"),
+    ("grpo", "log_completions", True, "num_completions_to_print"),
+    ("rloo", "log_completions", True, "num_completions_to_print"),
+    ("sft", "packing", True, "packing_strategy"),
+)
+"""Method, the argument that decides, its value, and the argument that acts only then."""
+
+
+@pytest.mark.parametrize("case", CONDITIONS, ids=str)
+def test_an_argument_acts_beside_the_value_that_it_needs_and_is_a_note_beside_others(case):
+    method, other, value, name = case
+    entry = of_trl(find(method))[name]
+    given = entry.default if isinstance(entry.default, int | float | str) else 1
+    given = True if entry.default is False else given
+    start = f"trainer_args.{name} changes nothing"
+    idle, _ = noted_or_refused({"rl": method, "trainer_args": {name: given}})
+    assert any(note.startswith(start) for note in idle), idle
+    acting, refusal = noted_or_refused({"rl": method, "trainer_args": {name: given, other: value}})
+    assert not refusal
+    assert not any(note.startswith(start) for note in acting), acting
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "names"),
+    [
+        ("grpo", "sapo", ["epsilon", "epsilon_high", "delta"]),
+        ("grpo", "cispo", ["delta"]),
+        ("cpo", "hinge", ["label_smoothing"]),
+    ],
+)
+def test_an_argument_that_a_loss_does_not_use_is_a_note(method, loss, names):
+    keys = {"loss_type": loss, **dict.fromkeys(names, 0.1)}
+    notes = said({"rl": method, "trainer_args": keys})
+    assert [any(f"trainer_args.{name} " in note for note in notes) for name in names] == [
+        True for _ in names
+    ]
+
+
+@pytest.mark.parametrize("runner", shipped(), ids=lambda one: one.method)
+def test_a_switch_that_a_user_sets_is_read(runner):
+    """No argument of TRL's is idle that decides whether others are: it is read itself."""
+    for name, entry in of_trl(runner).items():
+        if not name.startswith(("use_", "log_completions", "sync_")) or entry.default is not False:
+            continue
+        notes, _ = noted_or_refused({"rl": runner.method, "trainer_args": {name: True}})
+        unread = [note for note in notes if note.startswith(f"trainer_args.{name} changes")]
+        assert not unread or name == "use_bias_correction_kl", unread
+
+
+OTHERWISE = {
+    "scale_rewards": "ebft only asks whether it is set",
+    "delta": "a field of a streamed reply",
+}
+"""Name that fmtkit's source has for something else -> for what."""
+
+
+def test_what_fmtkit_itself_acts_on_is_never_noted():
+    every = {name for runner in shipped() for name in of_trl(runner)}
+    folder = Path(fmtkit.training.__file__).parent
+    acting = ("comparing", "data", "rl", "run", "trained", "vllm")
+    files = [file for part in acting for file in (folder / part).rglob("*.py")]
+    texts = {t for file in files for t in re.findall(r'"(\w+)"', file.read_text(encoding="utf-8"))}
+    assert texts & every - set(OTHERWISE) == OURS
 
 
 @pytest.mark.parametrize(

@@ -372,6 +372,8 @@ def _default(node: ast.expr | None) -> object:
             factory = by_name.get("default_factory")
             if isinstance(factory, ast.Name) and factory.id in {"list", "dict"}:
                 return [] if factory.id == "list" else {}
+            if isinstance(factory, ast.Lambda):
+                return _default(factory.body)
             return _default(by_name["default"]) if "default" in by_name else UNKNOWN
     try:
         return ast.literal_eval(node)

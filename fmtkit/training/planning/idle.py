@@ -1,66 +1,71 @@
 """Keys that are set and change nothing beside the others: the plan says so of each.
 
-What an argument of a trainer depends on is in no signature; it was read in the source of TRL 1.16.
+What an argument of a trainer depends on is in no signature: it is followed in the installed source
+(`trainer_reads`).
 """
 
-from collections.abc import Iterator, Mapping
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fmtkit.core.runner import Runner
+from fmtkit.training.config.arguments import Fields, fields_of
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.keys import arguments_of
-from fmtkit.training.planning.resolve import Resolution, has_evaluation
-from fmtkit.training.planning.trainer_source import UNKNOWN
+from fmtkit.training.config.keys import arguments_of, find_key
+from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning.resolve import Argument, Resolution, has_evaluation
+from fmtkit.training.planning.trainer_reads import Reads, Test, reads
+from fmtkit.training.planning.trainer_source import UNKNOWN, find_class
 
-
-@dataclass(frozen=True)
-class Condition:
-    """An argument that acts only while another has one of these values; `beside` is one of its class."""
-
-    argument: str
-    other: str
-    values: tuple[object, ...] = (True,)
-    beside: str = ""
-
-    def fails(self, value: object) -> bool:
-        """Return whether the other argument has none of the values, alone or in its list."""
-        named = value if isinstance(value, list) else [value]
-        return not any(any(one is v or one == v for v in self.values) for one in named)
-
-
-def _each(arguments: str, other: str, *values: object, beside: str = "") -> tuple[Condition, ...]:
-    return tuple(Condition(name, other, values or (True,), beside) for name in arguments.split())
-
-
-CONDITIONS: tuple[Condition, ...] = (
-    *_each("ref_model_sync_steps ref_model_mixup_alpha", "sync_ref_model"),
-    *_each("precompute_ref_batch_size", "precompute_ref_log_probs"),
-    *_each("discopop_tau", "loss_type", "discopop"),
-    *_each("f_alpha_divergence_coef", "f_divergence_type", "alpha_divergence"),
-    *_each(
-        "label_smoothing",
-        "loss_type",
-        *("aot", "aot_unpaired", "exo_pair", "robust"),
-        beside="f_divergence_type",
-    ),
-    *_each("sapo_temperature_neg sapo_temperature_pos", "loss_type", "sapo"),
-    *_each("vespo_k_pos vespo_lambda_pos vespo_k_neg vespo_lambda_neg", "loss_type", "vespo"),
-    *_each(
-        "entropy_target entropy_coef_min entropy_coef_max entropy_coef_delta",
-        "use_adaptive_entropy",
-    ),
-    *_each(
-        "log_unique_prompts num_completions_to_print log_completions_hub_repo", "log_completions"
-    ),
-    *_each(
-        "vllm_importance_sampling_mode vllm_importance_sampling_clip_max "
-        "vllm_importance_sampling_clip_min vllm_importance_sampling_cap",
-        "vllm_importance_sampling_correction",
-    ),
-    *_each("transformers_continuous_batching_config", "use_transformers_continuous_batching"),
-    *_each("packing_strategy", "packing"),
+NEEDED: Mapping[str, str] = {"packing_strategy": "packing"}
+"""Argument -> the switch without which it does nothing, where the source is not followed that far."""
+OURS = frozenset(
+    {
+        "assistant_only_loss",
+        "beta",
+        "chat_template_kwargs",
+        "eos_token",
+        "generation_batch_size",
+        "generation_kwargs",
+        "is_encoder_decoder",
+        "mask_truncated_completions",
+        "max_completion_length",
+        "max_length",
+        "max_new_tokens",
+        "min_p",
+        "model_init_kwargs",
+        "multi_objective_aggregation",
+        "num_generations",
+        "num_generations_eval",
+        "packing",
+        "pad_to_multiple_of",
+        "padding_value",
+        "repetition_penalty",
+        "reward_model_path",
+        "reward_weights",
+        "steps_per_generation",
+        "sync_ref_model",
+        "teacher_model_init_kwargs",
+        "teacher_model_name_or_path",
+        "temperature",
+        "top_k",
+        "top_p",
+        "trust_remote_code",
+        "use_vllm",
+        "vllm_enable_sleep_mode",
+        "vllm_group_port",
+        "vllm_mode",
+        "vllm_server_base_url",
+        "vllm_server_host",
+        "vllm_server_port",
+        "vllm_server_timeout",
+    }
 )
-"""Arguments of TRL's config classes that depend on another one."""
+"""Arguments of TRL's classes that fmtkit acts on by itself, whatever the trainer reads."""
+_MOST = 3
+"""Tests that a note shows."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,18 @@ _NEEDS: Mapping[str, _Use] = {
 """Key -> the need of a runner without which nothing reads it."""
 
 
-def notes(config: Config, runner: Runner, out: Resolution) -> Iterator[str]:
-    """Yield a note on each key that is set and has no effect."""
-    yield from _of_arguments(runner, out)
+def notes(subject: Subject) -> Iterator[str]:
+    """Yield a note on each key that is set and has no effect, and that no other note names."""
+    config, runner, out = subject.config, subject.runner, subject.resolution
+    said = [*out.notes, *_of_keys(config, runner, out)]
+    yield from said[len(out.notes) :]
+    for argument, why in _of_arguments(subject):
+        key = _key(argument.origin)
+        if not any(re.search(rf"(^|[ ,]){re.escape(key)}\b.* change", note) for note in said):
+            yield f"{key} changes nothing: {why}"
+
+
+def _of_keys(config: Config, runner: Runner, out: Resolution) -> Iterator[str]:
     for name, reason in sorted(runner.ignores.items()):
         argument = out.trainer.get(name)
         if argument is not None and argument.value not in (None, False):
@@ -104,25 +118,77 @@ def notes(config: Config, runner: Runner, out: Resolution) -> Iterator[str]:
         yield "mean_resizing_embeddings changes nothing without tokens"
 
 
-def _of_arguments(runner: Runner, out: Resolution) -> Iterator[str]:
+def _of_arguments(subject: Subject) -> Iterator[tuple[Argument, str]]:
+    """Yield each argument that a key set and the trainer does not read beside the others, with the reason."""
+    runner, out = subject.runner, subject.resolution
     fields = arguments_of(runner)
-    for one in CONDITIONS:
-        argument = out.trainer.get(one.argument)
-        known = fields.fields.get(one.other)
-        if argument is None or known is None or not argument.origin.startswith(("key ", "--set ")):
-            continue
-        if one.beside and one.beside not in fields.fields:
-            continue
-        other = out.trainer.get(one.other)
-        value = known.default if other is None else other.value
-        if fields.checked and one.fails(value):
-            yield (
-                f"{_key(argument.origin)} changes nothing: only {one.other}: {_words(one.values)} uses it, "
-                f"and {one.other} is {_shown(value)}"
-            )
+    asked = [argument for argument in out.trainer.values() if _is_asked(argument, fields)]
+    if not asked:
+        return
+    config, trainer = find_class(runner.config), find_class(runner.trainer)
+    values = trainer_rules.values_of(subject, is_whole=True)
+    found = reads(config, values, trainer) if config is not None and trainer is not None else None
+    for argument in asked:
+        switch = NEEDED.get(argument.name)
+        if switch is not None and values.get(switch) is False:
+            yield argument, f"only {switch}: true uses it, and {switch} is false"
+        elif found is not None and argument.name not in found.names:
+            tests = found.tests_of(argument.name)
+            yield argument, _reason(tests, found, values, runner.trainer.partition(":")[2])
 
 
-def _words(values: tuple[object, ...]) -> str:
+def _is_asked(argument: Argument, fields: Fields) -> bool:
+    """Return whether a key is this argument of TRL's own; what only follows from a key is not meant."""
+    if not fields.checked or argument.name not in fields.fields or argument.name in OURS:
+        return False
+    if (
+        not argument.origin.startswith(("key ", "--set "))
+        or argument.value is None
+        or argument.value is False
+    ):
+        return False
+    name = _key(argument.origin)
+    key = find_key(name) or find_key(name.rpartition(".")[0])
+    is_own = key is not None and key.to == "trainer" and key.target in ("*", argument.name)
+    return is_own and argument.name not in fields_of("transformers:TrainingArguments").fields
+
+
+def _reason(tests: list[Test], found: Reads, values: Mapping[str, object], trainer: str) -> str:
+    """Return why nothing reads an argument, by the tests in the source that decide it."""
+    compared = [_compared(test, found, values) for test, holds in tests if not holds]
+    names = {one[0] for one in compared if one is not None}
+    if compared and len(names) == 1 and None not in compared and len(compared) == len(tests):
+        name = names.pop()
+        wanted = sorted({value for one in compared if one for value in one[1]}, key=str)
+        return f"only {name}: {_words(wanted)} uses it, and {name} is {_shown(values.get(name))}"
+    shown = list(dict.fromkeys(f"{'unless' if holds else 'if'} {_plain(t)}" for t, holds in tests))
+    if not shown:
+        return f"{trainer} does not read it"
+    return f"{trainer} reads it only {' or '.join(shown[:_MOST])}"
+
+
+def _compared(
+    test: ast.expr, found: Reads, values: Mapping[str, object]
+) -> tuple[str, tuple[object, ...]] | None:
+    """Return the argument that a test compares, and the values that it wants."""
+    wanted: tuple[object, ...] = (True,)
+    subject = test
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]):
+            subject, wanted = left, (value,)
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.List(elts=items)]) if all(
+            isinstance(item, ast.Constant) for item in items
+        ):
+            subject, wanted = left, tuple(ast.literal_eval(item) for item in items)
+    name = found.argument_of(subject, values)
+    return (name, wanted) if name else None
+
+
+def _plain(test: ast.expr) -> str:
+    return re.sub(r"\b(self\.)?(args\.)?", "", ast.unparse(test))
+
+
+def _words(values: Iterable[object]) -> str:
     *others, last = map(_shown, values)
     return f"{', '.join(others)} or {last}" if others else last
 

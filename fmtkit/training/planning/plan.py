@@ -246,7 +246,8 @@ def plan(
     with problems.collecting("launch"):
         launching = launch.make(config, run)
     derive(config, chosen, resolution, launching, problems)
-    resolution.notes += [*idle.notes(config, chosen, resolution), *refusals.plugin_notes(config)]
+    subject = Subject(config, chosen, resolution, launching)
+    resolution.notes += [*idle.notes(subject), *refusals.plugin_notes(config)]
     with problems.collecting("user_code", "plugins"):
         for plugin in dataset_entries.plugin_files(config):
             registry.load_plugin(plugin)

@@ -120,7 +120,7 @@ class _RaisedError(Exception):
 
 
 @dataclass
-class _State:
+class State:
     """An object whose attributes are known one by one; all others are unknown."""
 
     lineage: tuple[Class, ...]
@@ -154,23 +154,14 @@ def _subject(run: Run) -> Subject:
 
 
 def _problems(subject: Subject, known: Known) -> Iterator[Problem]:
-    config, runner, out = subject.config, subject.runner, subject.resolution
-    fields = arguments_of(runner)
-    config_class = find_class(runner.config) if fields.checked else None
+    out, fields = subject.resolution, arguments_of(subject.runner)
+    config_class = find_class(subject.runner.config) if fields.checked else None
     if config_class is None:
         return
-    values = {name: entry.default for name, entry in fields.fields.items()}
-    values |= dict.fromkeys(_DECIDED_LATER, UNKNOWN) | _SET_HERE
-    values |= {a.name: a.value for a in out.trainer.values() if a.value != "auto"}
-    values |= {a.name: UNKNOWN for a in out.trainer.values() if a.value == "auto"}
-    if config.text("base_model") is None:
-        # The rest of a fragment may say how large its batches are.
-        values |= dict.fromkeys(set(fields.fields) - set(out.trainer), UNKNOWN)
-    processes = processes_of(config, subject.launching)
-    values["world_size"] = UNKNOWN if processes is None else processes
+    values = values_of(subject)
     found = [
         (f"{fields.class_name} of {fields.package}", failure)
-        for failure in failures(config_class, values, find_class(runner.trainer), known)
+        for failure in failures(config_class, values, find_class(subject.runner.trainer), known)
     ]
     found += [(f"DataLoader of torch {installed('torch')}", one) for one in loader_failures(values)]
     seen: set[str] = set()
@@ -180,6 +171,24 @@ def _problems(subject: Subject, known: Known) -> Iterator[Problem]:
             # A later rule about an argument that an earlier one refuses is the same fault.
             yield Problem("trainer_rule", f"{source}: {_shortened(failure)}", _key(named))
         seen |= named.keys()
+
+
+def values_of(subject: Subject, *, is_whole: bool = False) -> dict[str, object]:
+    """Return the arguments of the config class, defaults included; what a plan does not know is UNKNOWN.
+
+    With `is_whole` a fragment is taken for a whole config: what it leaves out has its default.
+    """
+    config, out, fields = subject.config, subject.resolution, arguments_of(subject.runner)
+    values = {name: entry.default for name, entry in fields.fields.items()}
+    values |= dict.fromkeys(_DECIDED_LATER, UNKNOWN) | _SET_HERE
+    values |= {a.name: a.value for a in out.trainer.values() if a.value != "auto"}
+    values |= {a.name: UNKNOWN for a in out.trainer.values() if a.value == "auto"}
+    if config.text("base_model") is None and not is_whole:
+        # The rest of a fragment may say how large its batches are.
+        values |= dict.fromkeys(set(fields.fields) - set(out.trainer), UNKNOWN)
+    processes = processes_of(config, subject.launching)
+    values["world_size"] = UNKNOWN if processes is None else processes
+    return values
 
 
 def _named(failure: str, arguments: Iterable[Argument]) -> dict[str, Argument]:
@@ -209,16 +218,25 @@ def failures(
 
     `values` are the arguments that are known, defaults included; the rest is unknown.
     """
-    state = _State(config.lineage(), dict(values), known=known)
-    _call(state, "__post_init__", (), {}, 0)
-    messages = state.failures
-    if trainer is not None:
-        given: dict[str, object] = {"args": state}
-        if known.settings:
-            given["model"] = _Model(known.settings)
-        trainer_state = _State(trainer.lineage(), given=given, failures=messages, known=known)
-        _call(trainer_state, "__init__", (), {}, 0)
+    state, trainer_state = made(config, values, trainer, known)
+    messages = (*state.failures, *(trainer_state.failures if trainer_state else ()))
     return tuple(dict.fromkeys(messages))
+
+
+def made(
+    config: Class, values: Mapping[str, object], trainer: Class | None, known: Known = NOTHING
+) -> tuple[State, State | None]:
+    """Return what is known of the config and of the trainer once they are made."""
+    state = State(config.lineage(), dict(values), known=known)
+    _call(state, "__post_init__", (), {}, 0)
+    if trainer is None:
+        return state, None
+    given: dict[str, object] = {"args": state}
+    if known.settings:
+        given["model"] = _Model(known.settings)
+    trainer_state = State(trainer.lineage(), given=given, known=known)
+    _call(trainer_state, "__init__", (), {}, 0)
+    return state, trainer_state
 
 
 _LOADER = "dataloader_"
@@ -233,7 +251,7 @@ def loader_failures(values: Mapping[str, object]) -> tuple[str, ...]:
         return ()
     names = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
     passed = {name: values.get(f"{_LOADER}{name}", UNKNOWN) for name in names[1:]}
-    state = _State(loader.lineage())
+    state = State(loader.lineage())
     _call(state, "__init__", (), passed, 0)
     ours = [name for name in passed if f"{_LOADER}{name}" in values]
     words = re.compile(rf"\b({'|'.join(ours)})\b")
@@ -241,17 +259,17 @@ def loader_failures(values: Mapping[str, object]) -> tuple[str, ...]:
 
 
 @dataclass
-class _Frame:
+class Frame:
     """A running method: its local names, the class that defines it, and how deep it was called."""
 
     names: dict[str, object]
     owner: Class
-    state: _State
+    state: State
     depth: int
 
 
 def _call(
-    state: _State,
+    state: State,
     method: str,
     positional: tuple[object, ...],
     named: Mapping[str, object],
@@ -266,7 +284,7 @@ def _call(
     for owner in owners:
         node = owner.method(method)
         if node is not None and depth < _DEEPEST:
-            frame = _Frame(_parameters(node, state, positional, named), owner, state, depth)
+            frame = Frame(parameters_of(node, state, positional, named), owner, state, depth)
             try:
                 _run(node.body, frame)
             except _ReturnError:
@@ -275,12 +293,13 @@ def _call(
     return False
 
 
-def _parameters(
+def parameters_of(
     node: ast.FunctionDef,
-    state: _State,
+    state: State,
     positional: tuple[object, ...],
     named: Mapping[str, object],
 ) -> dict[str, object]:
+    """Return the names of a method when it begins: its parameters, with the object itself first."""
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args]
     names: dict[str, object] = {a.arg: UNKNOWN for a in (*every, *arguments.kwonlyargs)}
@@ -300,7 +319,7 @@ def _parameters(
     return names
 
 
-def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
+def _run(body: Iterable[ast.stmt], frame: Frame) -> None:
     """Run statements; an error is kept, and what follows its `if` is run as if it were not raised."""
     for statement in body:
         try:
@@ -312,22 +331,22 @@ def _run(body: Iterable[ast.stmt], frame: _Frame) -> None:
             _forget(statement, frame)
 
 
-def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901, PLR0912 - one case a statement
+def _step(statement: ast.stmt, frame: Frame) -> None:  # noqa: C901, PLR0912 - one case a statement
     match statement:
         case ast.Assign(targets=targets, value=value):
-            result = _value(value, frame)
+            result = value_of(value, frame)
             for target in targets:
-                _assign(target, result, frame)
+                assign(target, result, frame)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
-            _assign(target, _value(value, frame), frame)
+            assign(target, value_of(value, frame), frame)
         case ast.AugAssign(target=target):
-            _assign(target, UNKNOWN, frame)
+            assign(target, UNKNOWN, frame)
         case ast.If(test=test):
             _branch(statement, test, frame)
         case ast.Raise(exc=error):
             raise _RaisedError(_message(error, frame))
         case ast.Assert(test=test, msg=message):
-            if _value(test, frame) is not UNKNOWN and not _value(test, frame):
+            if value_of(test, frame) is not UNKNOWN and not value_of(test, frame):
                 raise _RaisedError(_text(message, frame) if message else ast.unparse(test))
         case ast.Return():
             raise _ReturnError
@@ -336,7 +355,7 @@ def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901, PLR0912 - 
         case ast.With(items=items, body=body):
             for item in items:
                 if item.optional_vars is not None:
-                    _assign(item.optional_vars, UNKNOWN, frame)
+                    assign(item.optional_vars, UNKNOWN, frame)
             _run(body, frame)
         case ast.For() | ast.While() | ast.Try():
             _forget(statement, frame)
@@ -344,8 +363,8 @@ def _step(statement: ast.stmt, frame: _Frame) -> None:  # noqa: C901, PLR0912 - 
             pass
 
 
-def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
-    known = _value(test, frame)
+def _branch(statement: ast.If, test: ast.expr, frame: Frame) -> None:
+    known = value_of(test, frame)
     if known is UNKNOWN:
         _forget(statement, frame)
         # It is not known whether what follows is reached at all.
@@ -355,18 +374,18 @@ def _branch(statement: ast.If, test: ast.expr, frame: _Frame) -> None:
     _run(statement.body if known else statement.orelse, frame)
 
 
-def _forget(statement: ast.stmt, frame: _Frame) -> None:
+def _forget(statement: ast.stmt, frame: Frame) -> None:
     """Mark as unknown what a statement may set."""
-    for inner in _changing(statement):
+    for inner in changing(statement):
         if isinstance(inner, ast.Call):
             _forget_called(inner, frame)
         else:
-            _assign(inner, UNKNOWN, frame)
+            assign(inner, UNKNOWN, frame)
 
 
 # Each plan of a process follows the same sources: they are walked once.
 @cache
-def _changing(statement: ast.stmt) -> tuple[ast.expr, ...]:
+def changing(statement: ast.stmt) -> tuple[ast.expr, ...]:
     """Return what a statement may set, and its calls, which may change more."""
     return tuple(
         inner
@@ -390,7 +409,8 @@ def _may_return(statement: ast.AST) -> bool:
 
 
 @cache
-def _attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
+def attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
+    """Return the attributes that a method sets, of whatever object."""
     return tuple(
         inner.attr
         for inner in ast.walk(method)
@@ -398,82 +418,83 @@ def _attributes_set(method: ast.FunctionDef) -> tuple[str, ...]:
     )
 
 
-def _forget_called(call: ast.Call, frame: _Frame) -> None:
+def _forget_called(call: ast.Call, frame: Frame) -> None:
     """Mark as unknown what a call may change: the object whose method it is, and mutable arguments."""
     if isinstance(call.func, ast.Attribute):
         owner = call.func.value
-        inside = _value(owner, frame)
+        inside = value_of(owner, frame)
         if isinstance(inside, (list, dict, set)):
-            _assign(owner, UNKNOWN, frame)
-        elif isinstance(inside, _State):
+            assign(owner, UNKNOWN, frame)
+        elif isinstance(inside, State):
             _forget_method(inside, call.func.attr)
 
 
-def _forget_method(state: _State, name: str) -> None:
+def _forget_method(state: State, name: str) -> None:
     for owner in state.lineage:
         node = owner.method(name)
         if node is not None:
-            state.values |= dict.fromkeys(_attributes_set(node), UNKNOWN)
+            state.values |= dict.fromkeys(attributes_set(node), UNKNOWN)
 
 
-def _assign(target: ast.expr, value: object, frame: _Frame) -> None:
+def assign(target: ast.expr, value: object, frame: Frame) -> None:
+    """Set a name or an attribute; what is set to UNKNOWN is forgotten."""
     match target:
         case ast.Name(id=name):
             # Whatever wraps the model (an adapter) keeps its config.
             if not (value is UNKNOWN and isinstance(frame.names.get(name), _Model)):
                 frame.names[name] = value
         case ast.Attribute(value=owner, attr=name):
-            inside = _value(owner, frame)
-            if isinstance(inside, _State):
+            inside = value_of(owner, frame)
+            if isinstance(inside, State):
                 inside.values[name] = _FACTS.get(name, value)
         case ast.Subscript(value=owner):
-            _assign(owner, UNKNOWN, frame)
+            assign(owner, UNKNOWN, frame)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
             for inner in targets:
-                _assign(inner, UNKNOWN, frame)
+                assign(inner, UNKNOWN, frame)
         case ast.Starred(value=inner):
-            _assign(inner, UNKNOWN, frame)
+            assign(inner, UNKNOWN, frame)
 
 
-def _call_statement(call: ast.Call, frame: _Frame) -> None:
+def _call_statement(call: ast.Call, frame: Frame) -> None:
     """Follow `super().method(...)` and `self.method(...)`; other calls change what they are given."""
     if not isinstance(call.func, ast.Attribute):
         return
-    positional = tuple(_value(argument, frame) for argument in call.args)
-    named = {k.arg: _value(k.value, frame) for k in call.keywords if k.arg}
+    positional = tuple(value_of(argument, frame) for argument in call.args)
+    named = {k.arg: value_of(k.value, frame) for k in call.keywords if k.arg}
     owner, name = call.func.value, call.func.attr
     if isinstance(owner, ast.Call) and ast.unparse(owner.func) == "super":
         _call(frame.state, name, positional, named, frame.depth + 1, above=frame.owner)
         return
-    inside = _value(owner, frame)
-    if isinstance(inside, _State):
+    inside = value_of(owner, frame)
+    if isinstance(inside, State):
         if not _call(inside, name, positional, named, frame.depth + 1):
             _forget_method(inside, name)
         return
     _forget_called(call, frame)
 
 
-def _message(error: ast.expr | None, frame: _Frame) -> str:
+def _message(error: ast.expr | None, frame: Frame) -> str:
     if isinstance(error, ast.Call) and error.args:
         return _text(error.args[0], frame)
     return ast.unparse(error) if error is not None else "it is refused"
 
 
-def _text(node: ast.expr, frame: _Frame) -> str:
+def _text(node: ast.expr, frame: Frame) -> str:
     """Return a message; what it would show of the unknown is an ellipsis."""
     match node:
         case ast.JoinedStr(values=parts):
             return "".join(_text(part, frame) for part in parts)
         case ast.FormattedValue(value=inner):
-            shown = _value(inner, frame)
+            shown = value_of(inner, frame)
             return "…" if shown is UNKNOWN else str(shown)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _text(left, frame) + _text(right, frame)
-    shown = _value(node, frame)
+    shown = value_of(node, frame)
     return "…" if shown is UNKNOWN else str(shown)
 
 
-def _value(node: ast.expr, frame: _Frame) -> object:
+def value_of(node: ast.expr, frame: Frame) -> object:
     """Return what an expression is, or UNKNOWN."""
     try:
         return _known(node, frame)
@@ -484,14 +505,14 @@ def _value(node: ast.expr, frame: _Frame) -> object:
         return UNKNOWN
 
 
-def _sure(node: ast.expr, frame: _Frame) -> object:
+def _sure(node: ast.expr, frame: Frame) -> object:
     result = _known(node, frame)
     if result is UNKNOWN:
         raise _UnknownError
     return result
 
 
-def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR0912 - one case a form
+def _known(node: ast.expr, frame: Frame) -> object:  # noqa: C901, PLR0911, PLR0912 - one case a form
     match node:
         case ast.Constant(value=value):
             return value
@@ -536,7 +557,7 @@ def _known(node: ast.expr, frame: _Frame) -> object:  # noqa: C901, PLR0911, PLR
     raise _UnknownError
 
 
-def _name(name: str, frame: _Frame) -> object:
+def _name(name: str, frame: Frame) -> object:
     if name in frame.names:
         return frame.names[name]
     class_ = class_named(frame.owner.module, name) if name[0].isupper() else None
@@ -557,9 +578,9 @@ def _literal(node: ast.expr) -> object:
         raise _UnknownError from error
 
 
-def _attribute(owner: ast.expr, name: str, frame: _Frame) -> object:
+def _attribute(owner: ast.expr, name: str, frame: Frame) -> object:
     inside = _sure(owner, frame)
-    if isinstance(inside, _State) and name in inside.values:
+    if isinstance(inside, State) and name in inside.values:
         return inside.values[name]
     if isinstance(inside, Class) and inside.is_enum and name in inside.members():
         return inside.members()[name]
@@ -572,11 +593,11 @@ def _attribute(owner: ast.expr, name: str, frame: _Frame) -> object:
     raise _UnknownError
 
 
-def _logic(is_and: bool, parts: Iterable[ast.expr], frame: _Frame) -> object:
+def _logic(is_and: bool, parts: Iterable[ast.expr], frame: Frame) -> object:
     """Evaluate `and` or `or`; one part that decides is enough, whatever the others are."""
     values = []
     for part in parts:
-        value = _value(part, frame)
+        value = value_of(part, frame)
         values.append(value)
         if value is not UNKNOWN and bool(value) is not is_and:
             # An earlier unknown part might have been the result, of the same truth.
@@ -593,12 +614,12 @@ def _unary(op: ast.unaryop, value: object) -> object:
 
 
 def _compared(
-    left: ast.expr, ops: Iterable[ast.cmpop], others: Iterable[ast.expr], frame: _Frame
+    left: ast.expr, ops: Iterable[ast.cmpop], others: Iterable[ast.expr], frame: Frame
 ) -> object:
     first = _sure(left, frame)
     for op, other in zip(ops, others, strict=True):
         second = _sure(other, frame)
-        is_object = any(isinstance(side, (_State, Class, _Model)) for side in (first, second))
+        is_object = any(isinstance(side, (State, Class, _Model)) for side in (first, second))
         if is_object and not isinstance(op, (ast.Is, ast.IsNot)):
             raise _UnknownError
         if not _COMPARE[type(op)](first, second):
@@ -607,13 +628,13 @@ def _compared(
     return True
 
 
-def _comprehended(element: ast.expr, loop: ast.comprehension, frame: _Frame) -> list[object]:
+def _comprehended(element: ast.expr, loop: ast.comprehension, frame: Frame) -> list[object]:
     items = _sure(loop.iter, frame)
     if not isinstance(items, (list, tuple, set, dict, str)):
         raise _UnknownError
     out = []
     for item in items:
-        inner = _Frame(dict(frame.names), frame.owner, frame.state, frame.depth)
+        inner = Frame(dict(frame.names), frame.owner, frame.state, frame.depth)
         if not isinstance(loop.target, ast.Name):
             raise _UnknownError
         inner.names[loop.target.id] = item
@@ -622,11 +643,11 @@ def _comprehended(element: ast.expr, loop: ast.comprehension, frame: _Frame) -> 
     return out
 
 
-def _called(call: ast.Call, frame: _Frame) -> object:  # noqa: C901, PLR0911 - one case a form
+def _called(call: ast.Call, frame: Frame) -> object:  # noqa: C901, PLR0911 - one case a form
     match call.func:
         case ast.Name(id="isinstance"):
             return _is_instance(call, frame)
-        case ast.Name(id="type") if isinstance(_value(call.args[0], frame), _Model):
+        case ast.Name(id="type") if isinstance(value_of(call.args[0], frame), _Model):
             return _sure(call.args[0], frame)
         case ast.Name(id="hasattr" | "getattr"):
             return _looked_up(call, frame)
@@ -648,7 +669,7 @@ def _called(call: ast.Call, frame: _Frame) -> object:  # noqa: C901, PLR0911 - o
     raise _UnknownError
 
 
-def _looked_up(call: ast.Call, frame: _Frame) -> object:
+def _looked_up(call: ast.Call, frame: Frame) -> object:
     """Return what `hasattr` or `getattr` says of a name that the model's config does not have."""
     owner, name = _sure(call.args[0], frame), _sure(call.args[1], frame)
     if not isinstance(owner, _Model) or not owner.is_config or name in owner.settings:
@@ -660,7 +681,7 @@ def _looked_up(call: ast.Call, frame: _Frame) -> object:
     raise _UnknownError
 
 
-def _member(class_: object, call: ast.Call, frame: _Frame) -> str:
+def _member(class_: object, call: ast.Call, frame: Frame) -> str:
     """Return the member of an enumeration that is made of a value, or raise as the enumeration does."""
     if not (isinstance(class_, Class) and class_.is_enum and len(call.args) == 1):
         raise _UnknownError
@@ -670,10 +691,10 @@ def _member(class_: object, call: ast.Call, frame: _Frame) -> str:
     return str(value)
 
 
-def _is_instance(call: ast.Call, frame: _Frame) -> bool:
+def _is_instance(call: ast.Call, frame: Frame) -> bool:
     value = _sure(call.args[0], frame)
     named = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
-    if isinstance(value, _State):
+    if isinstance(value, State):
         lineage = {owner.name for owner in value.lineage}
         return any(ast.unparse(kind).rpartition(".")[2] in lineage for kind in named)
     kinds = [_TYPES.get(ast.unparse(kind)) for kind in named]

@@ -185,6 +185,12 @@ def _imported(module: Module, name: str) -> Iterator[tuple[Path, str, str]]:
             yield file, dotted.partition(".")[0], original
 
 
+def imported_modules(module: Module, name: str) -> Iterator[tuple[Module, str]]:
+    """Yield the modules from which a module takes a name, with the name it has there."""
+    for file, package, original in _imported(module, name):
+        yield _module(file, package), original
+
+
 @cache
 def _imports(module: Module) -> dict[str, list[tuple[str, str]]]:
     """Return every name that a module imports from another: that module, and the name there."""
