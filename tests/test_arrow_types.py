@@ -221,6 +221,17 @@ def test_conversations_of_any_type_are_the_same_as_in_lines_of_json(dtype, tmp_p
         assert fmtkit.table(source, "openai").to_pylist() == expected
 
 
+def test_json_is_the_text_that_it_is_stored_as_where_a_type_reads_texts(tmp_path):
+    texts = ['{"a":1}', "[1, 2]", '"b"', "3", "null"]
+    rows = [{"system": "", "question": t, "chosen": "yes", "rejected": "no"} for t in texts]
+    column = encoded(texts, pa.json_(pa.string()))
+    table = pa.Table.from_pylist(rows).set_column(1, "question", column)
+    for source in sources(table, tmp_path):
+        wanted = rows[1:4] if isinstance(source, pa.Table) and len(source) == 3 else rows
+        for type_name in ("intel", "chatml.intel"):
+            assert fmtkit.table(source, type_name).equals(fmtkit.table(wanted, type_name))
+
+
 @pytest.mark.parametrize(("words", "column"), REFUSED, ids=lambda v: str(v)[:40])
 def test_a_type_without_a_plain_equal_is_one_line_with_column_and_type(words, column, tmp_path):
     table = pa.table({"prompt": ["p"] * 5, "completion": ["c"] * 5, "x": column})

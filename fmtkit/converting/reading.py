@@ -72,8 +72,10 @@ class ReadPlan(PickledByFields):
         """Turn the columns of a typed source into the frame that the converter sees."""
         tops = dict.fromkeys(column.path[0] for column in self.binding.every)
         there = {name: str(i) for i, name in enumerate(set(batch.schema.names) & tops.keys())}
-        # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern.
-        frame = pl.from_arrow(batch.select([*there]).rename_columns([*there.values()]))
+        # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern. Without the
+        # mark of JSON, which would make its text a type of its own.
+        columns = [batch.column(name) for name in there]
+        frame = pl.from_arrow(pa.Table.from_arrays(columns, names=[*there.values()]))
         assert isinstance(frame, pl.DataFrame)
         expressions = []
         for column in self.binding.every:
