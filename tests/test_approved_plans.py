@@ -215,6 +215,15 @@ def refused(config: dict[str, Any]) -> str:
             {"trainer_args": {"generation_batch_size": 3}},
             "generation_batch_size (3) must be divisible by the global batch size (2)",
         ),
+        *(
+            (method, {"trainer_args": {name: 0}}, f"trainer_args.{name}: 0 is not a number above 0")
+            for method, name in (
+                ("grpo", "temperature"),
+                ("grpo", "repetition_penalty"),
+                ("online_dpo", "temperature"),
+                ("gkd", "temperature"),
+            )
+        ),
         ("gkd", {"sample_packing": True}, "sample_packing: gkd's own collator pads its rows"),
         ("gkd", {"padding_free": True}, "padding_free: gkd's own collator pads its rows"),
     ],

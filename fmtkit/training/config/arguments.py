@@ -79,6 +79,8 @@ SHARES = frozenset(
     }
 )
 """Numbers from 0 to 1."""
+POSITIVE = frozenset({"repetition_penalty", "temperature"})
+"""Numbers above 0: sampling divides by them."""
 SIGNED = frozenset(
     {
         "alpha",
@@ -210,6 +212,8 @@ class Field:
             return f"{value!r} is not a whole number from 1"
         if self.name in SHARES and not 0 <= value <= 1:
             return f"{value!r} is not a number from 0 to 1"
+        if self.name in POSITIVE and value <= 0:
+            return f"{value!r} is not a number above 0"
         if value < 0 and not self.is_signed:
             return f"{value!r} is not a number from 0"
         return None

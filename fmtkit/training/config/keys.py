@@ -29,6 +29,7 @@ from fmtkit.training.config import (
 )
 from fmtkit.training.config.arguments import (
     COUNTS,
+    POSITIVE,
     REMOVED,
     SHARES,
     Field,
@@ -307,8 +308,9 @@ def kind_of(field: Field) -> str:
         signed = "steps" if field.name == "max_steps" else "integer"
         return "count" if field.name in COUNTS else signed if field.is_signed else "natural"
     if kind == "number":
-        share = "fraction" if field.name in SHARES else "amount"
-        return "number" if field.is_signed else share
+        if field.name in SHARES | POSITIVE:
+            return "fraction" if field.name in SHARES else "positive"
+        return "number" if field.is_signed else "amount"
     return kind
 
 

@@ -6,6 +6,7 @@ the text of the template and the list of templates in the source of TRL, without
 
 import ast
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ def writes_calls(source: str, config: dict[str, Any]) -> bool:
     # DeepSeek's templates want the arguments as text.
     for arguments in ({argument: value}, json.dumps({argument: value})):
         call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        messages: list[dict[str, Any]] = [
+        messages: list[Mapping[str, Any]] = [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "name": name, "content": result},
