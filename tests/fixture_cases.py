@@ -96,7 +96,7 @@ def run(case: Case, source: Path | None = None, *, template: str | None = None) 
     for piece in stream(job_of(case, source or case.source, template=template), engine=Threads(1)):
         rows += [without_nulls(row) for row in written(piece.table).to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
-        warnings += piece.warnings
+        warnings += piece.counts.warnings
     return Outcome(rows, rejects, dict(sorted(warnings.items())))
 
 

@@ -34,7 +34,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     for piece in stream(job, engine=Threads(1)):
         out += written(piece.table).to_pylist()
         codes += [reject.code for reject in piece.rejects]
-        warnings.update(piece.warnings)
+        warnings.update(piece.counts.warnings)
     for row in out:
         if "prompt" in row:
             row["prompt"] = [{k: v for k, v in m.items() if v is not None} for m in row["prompt"]]

@@ -55,7 +55,7 @@ def results(job, engine):
             piece.records.tolist(),
             None if piece.lines is None else piece.lines.tolist(),
             piece.rejects,
-            piece.warnings,
+            piece.counts.warnings,
         )
         for piece in stream(job, engine=engine)
     ]

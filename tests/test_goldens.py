@@ -84,7 +84,7 @@ def converted(case: dict[str, Any], request: RowOptions, folder: Path) -> list[d
         for record, row in zip(
             piece.records.tolist(), written(piece.table).to_pylist(), strict=True
         ):
-            outcome[record] = {"row": row, "warnings": set(piece.warnings)}
+            outcome[record] = {"row": row, "warnings": set(piece.counts.warnings)}
         for reject in piece.rejects:
             outcome[reject.row] = {"code": reject.code, "column": reject.column}
     return outcome

@@ -238,8 +238,12 @@ def test_all_pairs_of_many_answers_are_made_part_by_part(tmp_path):
     assert len(prompts) == pairs + 2
     assert ["prompt 0" in prompts[0], "prompt 2" in prompts[-1]] == [True, True]
     *others, last = (piece for piece, _, _ in found)
-    assert {piece.rows_read for piece in others} == {0}
-    assert (last.rows_read, last.converted, last.rows_written) == (3, 3, pairs + 2)
+    assert {piece.counts.rows_read for piece in others} == {0}
+    assert (last.counts.rows_read, last.counts.converted, last.counts.rows_written) == (
+        3,
+        3,
+        pairs + 2,
+    )
 
 
 def test_a_row_of_many_answers_one_of_which_has_no_text_is_rejected_as_a_whole(tmp_path):

@@ -140,7 +140,7 @@ def test_records_are_counted_within_each_source(tmp_path):
 @pytest.mark.parametrize("limit", [1, 39, 40, 41, 80, 119, 120, 500])
 def test_a_limit_is_of_rows_read_over_all_sources(tmp_path, limit):
     job = prepare(many(tmp_path), RowOptions(type="intel", limit=limit))
-    assert sum(piece.rows_read for piece in stream(job)) == min(limit, 120)
+    assert sum(piece.counts.rows_read for piece in stream(job)) == min(limit, 120)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.parquet"])
@@ -199,7 +199,7 @@ def test_an_empty_source_beside_a_full_one_is_no_mismatch(tmp_path):
     sources = open_sources([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     job = prepare(sources, RowOptions(type="intel"))
     assert job.table.name() == "Unpaired"
-    assert sum(piece.rows_written for piece in stream(job)) == 1
+    assert sum(piece.counts.rows_written for piece in stream(job)) == 1
 
 
 def test_a_missing_column_in_any_source_is_an_error(tmp_path):
@@ -232,4 +232,4 @@ def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path)
     )
     assert [reject.row for reject in piece.rejects] == [0]
     assert piece.records.tolist() == [1]
-    assert (piece.converted, piece.rows_written) == (1, 1)
+    assert (piece.counts.converted, piece.counts.rows_written) == (1, 1)

@@ -107,7 +107,7 @@ def test_every_fixture_converts_alike(cluster):
     for case in cases():
         job = job_of(case, case.source, template="chatml" if renders(case) else None)
         found = [
-            [(p.table.to_pylist(), p.rejects, p.warnings) for p in stream(job, engine=engine)]
+            [(p.table.to_pylist(), p.rejects, p.counts) for p in stream(job, engine=engine)]
             for engine in (Threads(1), Ray())
         ]
         assert found[0] == found[1], case

@@ -54,7 +54,7 @@ def everything(job: Job, **options: Any) -> dict[str, Any]:
         "bad": [
             (piece.source, r.row, r.line, r.code, r.raw) for piece in pieces for r in piece.rejects
         ],
-        "blank": sum(piece.blank_lines for piece in pieces),
+        "blank": sum(piece.counts.blank_lines for piece in pieces),
         "read": dict(progress.rows),
     }
 

@@ -21,9 +21,9 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report, report_of, sources_of
 from fmtkit.converting.splitting import Encoding, Split
 from fmtkit.converting.task_work import (
-    TIERS,
     TaskWork,
     hash_sources,
+    ledger_of,
     limited_tasks,
     named,
     works_by_tasks,
@@ -73,7 +73,6 @@ class ConversionRun:
         self.compression = compression_of(self.format, options.compression)
         self.ledger = Ledger()
         self.progress = Progress()
-        self.tiers = dict.fromkeys(TIERS, 0)
         self._first_bad = ""
         """Where the first bad row is that this run converted, and what is wrong with it."""
         self._first_open = 0
@@ -115,9 +114,9 @@ class ConversionRun:
             point=found.point,
         )
         if found.point is not None and found.point.state:
-            self.ledger = Ledger.from_dict(found.point.state["ledger"])
-            self.progress = Progress.from_dict(found.point.state["progress"])
-            self.tiers = dict(found.point.state["tiers"])
+            state = found.point.state
+            self.ledger = Ledger.from_dict(state["ledger"], state["tiers"])
+            self.progress = Progress.from_dict(state["progress"])
 
     def _found(self, report: Mapping[str, Any]) -> Report:
         """Return the report of an existing, finished run."""
@@ -235,7 +234,7 @@ class ConversionRun:
         lines = self._shifted(record, bad)
         for step in record.trace:
             ledger = Ledger.from_dict(self.ledger.as_dict())
-            ledger.merge(Ledger.from_dict(step.counts.ledger))
+            ledger.merge(ledger_of(step.counts))
             reason = self._why_ended(step, ledger)
             self._note_bad(step.source, self._first_of(step))
             if reason is not None:
@@ -252,9 +251,7 @@ class ConversionRun:
             self.watch(done, self._size, self.ledger)
 
     def _count(self, task: Task, counts: Counts) -> None:
-        self.ledger.merge(Ledger.from_dict(counts.ledger))
-        for tier in self.tiers:
-            self.tiers[tier] += counts.tiers.get(tier, 0)
+        self.ledger.merge(ledger_of(counts))
         self.progress.jump(task, counts)
 
     def _why_ended(self, step: Trace, ledger: Ledger) -> str | None:
@@ -292,8 +289,6 @@ class ConversionRun:
     def _account(self, piece: Piece) -> None:
         self.ledger.add(piece, skipped=self.options.on_error == "skip")
         self._note_bad(piece.source, piece.rejects)
-        for tier in self.tiers:
-            self.tiers[tier] += getattr(piece, tier)
         self.progress.add(piece)
 
     def _check_limit(self, piece: Piece) -> None:
@@ -346,7 +341,7 @@ class ConversionRun:
         }
         template = self.job.text.template
         difference = template.compiled.difference if template is not None else None
-        tiers = {"template_difference": difference, "tiers": dict(self.tiers)}
+        tiers = {"template_difference": difference, "tiers": self.ledger.by_tier()}
         if self._beside():
             several["beside"] = self._beside()
         return report.as_dict() | several | tiers | dict(self.job.replayed)
@@ -389,7 +384,7 @@ class ConversionRun:
         return {
             "ledger": self.ledger.as_dict(),
             "progress": self.progress.since(since),
-            "tiers": dict(self.tiers),
+            "tiers": self.ledger.by_tier(),
         }
 
     def _finished(self, written: Sequence[Written]) -> Report:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fmtkit.core.codes import Reject
@@ -24,97 +24,76 @@ _ADDITIONAL = ("unpaired", "rows_written", "blank_lines")
 """What is counted in addition, and is not a term of the sum."""
 
 
+TIERS = ("fast_rows", "traced_rows", "plain_rows")
+"""How rows were read and rendered; what is counted of it is no part of the ledger in reports and journals."""
+_COUNTERS = {
+    "reasons": "reasons",
+    "warnings": "warnings",
+    "unread": "unread_columns",
+    "losses": "losses",
+    "no_place": "no_place",
+}
+"""Counters of a ledger, and what they are called in reports and journals."""
+
+
+@dataclass
+class RowCounts:
+    """What became of rows: of a part of a block, of a block, and in the ledger of a run."""
+
+    rows_read: int = 0
+    converted: int = 0
+    """Rows of which at least one was made."""
+    filtered: int = 0
+    """Rows for which a user's function returned nothing."""
+    overlong_dropped: int = 0
+    """Rows that were dropped for their length."""
+    no_pair: int = 0
+    """Rankings without a pair."""
+    joined: int = 0
+    """Rows that were joined into the row of a different one."""
+    unpaired: int = 0
+    """Pairs that were taken apart, two rows written of each; no rows of the source."""
+    rows_written: int = 0
+    blank_lines: int = 0
+    """Lines that are no rows."""
+    warnings: Counter[str] = field(default_factory=Counter)
+    """Code -> rows that were kept."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Column -> rows in which it carries turns that the type does not read."""
+    losses: Counter[str] = field(default_factory=Counter)
+    """Field that a target does not hold -> rows that were written without it."""
+    tiers: Counter[str] = field(default_factory=Counter)
+    """Tier -> rows."""
+
+    def merge(self, other: "RowCounts") -> None:
+        """Add the counts of other rows."""
+        for entry in fields(other):
+            # A sum of counters has no zeros.
+            total = getattr(self, entry.name) + getattr(other, entry.name)
+            setattr(self, entry.name, total)
+
+
 class Counted(Protocol):
-    """The counts of a block, for the ledger."""
+    """A block, for the ledger."""
+
+    @property
+    def counts(self) -> RowCounts:
+        """Return what became of its rows."""
+        ...
 
     @property
     def rejects(self) -> tuple[Reject, ...]:
         """Return the bad rows."""
         ...
 
-    @property
-    def rows_read(self) -> int:
-        """Count all rows."""
-        ...
-
-    @property
-    def converted(self) -> int:
-        """Count the rows that made at least one."""
-        ...
-
-    @property
-    def rows_written(self) -> int:
-        """Count the rows made."""
-        ...
-
-    @property
-    def no_pair(self) -> int:
-        """Count the rankings without a pair."""
-        ...
-
-    @property
-    def unpaired(self) -> int:
-        """Count the pairs that made two rows each."""
-        ...
-
-    @property
-    def overlong_dropped(self) -> int:
-        """Count the rows dropped for their length."""
-        ...
-
-    @property
-    def filtered(self) -> int:
-        """Count the rows a user's function returned nothing for."""
-        ...
-
-    @property
-    def joined(self) -> int:
-        """Count the rows that were joined into the row of a different one."""
-        ...
-
-    @property
-    def blank_lines(self) -> int:
-        """Count the blank lines."""
-        ...
-
-    @property
-    def unread(self) -> Counter[str]:
-        """Count, by column, the rows in which it carries turns that the type does not read."""
-        ...
-
-    @property
-    def losses(self) -> Counter[str]:
-        """Count, by field, the rows that were written without it since the target cannot hold it."""
-        ...
-
-    @property
-    def warnings(self) -> Counter[str]:
-        """Count the warnings, by code, of rows that were kept."""
-        ...
-
 
 @dataclass
-class Ledger:
-    """Counts of rows, and of the codes they were given; blank lines are not rows.
+class Ledger(RowCounts):
+    """Counts of all rows, the bad ones too, and of the codes they were given."""
 
-    `unpaired` counts no rows of the source but pairs that were taken apart, two rows written of each.
-    """
-
-    rows_read: int = 0
-    converted: int = 0
     quarantined: int = 0
     skipped: int = 0
-    filtered: int = 0
-    overlong_dropped: int = 0
-    no_pair: int = 0
-    joined: int = 0
-    unpaired: int = 0
-    rows_written: int = 0
-    blank_lines: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    warnings: Counter[str] = field(default_factory=Counter)
-    unread: Counter[str] = field(default_factory=Counter)
-    losses: Counter[str] = field(default_factory=Counter)
     no_place: Counter[str] = field(default_factory=Counter)
     """Field that a target does not hold -> rows that were rejected for it."""
 
@@ -125,31 +104,13 @@ class Ledger:
 
     def add(self, piece: "Counted", *, skipped: bool) -> None:
         """Enter the results of a block's rows; bad rows are skipped or quarantined."""
-        self.rows_read += piece.rows_read
-        self.converted += piece.converted
-        self.no_pair += piece.no_pair
-        self.unpaired += piece.unpaired
-        self.overlong_dropped += piece.overlong_dropped
-        self.filtered += piece.filtered
-        self.joined += piece.joined
-        self.rows_written += piece.rows_written
-        self.blank_lines += piece.blank_lines
+        self.merge(piece.counts)
         if skipped:
             self.skipped += len(piece.rejects)
         else:
             self.quarantined += len(piece.rejects)
         self.reasons.update(reject.code for reject in piece.rejects)
-        self.warnings.update(piece.warnings)
-        self.unread.update(piece.unread)
-        self.losses.update(piece.losses)
         self.no_place.update(r.column or "" for r in piece.rejects if r.code == "no_place")
-
-    def merge(self, other: "Ledger") -> None:
-        """Add the counts of another ledger."""
-        for name in ("rows_read", *TERMS, *_ADDITIONAL):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("reasons", "warnings", "unread", "losses", "no_place"):
-            getattr(self, name).update(getattr(other, name))
 
     def check(self) -> None:
         """Raise if a row is in no term or in two: always a bug of fmtkit, not a fault of the data."""
@@ -166,24 +127,20 @@ class Ledger:
         out: dict[str, object] = {"rows_read": self.rows_read}
         out |= {term: getattr(self, term) for term in TERMS}
         out |= {name: getattr(self, name) for name in _ADDITIONAL}
-        out["reasons"] = dict(sorted(self.reasons.items()))
-        out["warnings"] = dict(sorted(self.warnings.items()))
-        out["unread_columns"] = dict(sorted(self.unread.items()))
-        out["losses"] = dict(sorted(self.losses.items()))
-        out["no_place"] = dict(sorted(self.no_place.items()))
+        for name, written in _COUNTERS.items():
+            out[written] = dict(sorted(getattr(self, name).items()))
         return out
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Ledger":
-        """Read what `as_dict` wrote."""
-        counts = {name: data[name] for name in ("rows_read", *TERMS, *_ADDITIONAL)}
-        ledger = cls(**counts)
-        ledger.reasons.update(data["reasons"])
-        ledger.warnings.update(data["warnings"])
-        ledger.unread.update(data["unread_columns"])
-        ledger.losses.update(data["losses"])
-        ledger.no_place.update(data["no_place"])
-        return ledger
+    def from_dict(cls, data: Mapping[str, Any], tiers: Mapping[str, int] = {}) -> "Ledger":
+        """Read what `as_dict` wrote, and the tiers that were written beside it."""
+        held: dict[str, Any] = {n: data[n] for n in ("rows_read", *TERMS, *_ADDITIONAL)}
+        held |= {name: Counter(data[written]) for name, written in _COUNTERS.items()}
+        return cls(**held, tiers=Counter(tiers))
+
+    def by_tier(self) -> dict[str, int]:
+        """Return how many rows were read and rendered in each way."""
+        return {tier: self.tiers[tier] for tier in TIERS}
 
 
 @dataclass(frozen=True)

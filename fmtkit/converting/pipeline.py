@@ -21,6 +21,7 @@ from fmtkit.converting.conversion import convert_frame, reconsidered, refused
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Cluster, Engine, TaskLostError
 from fmtkit.converting.fusing import Fused
+from fmtkit.converting.ledger import RowCounts
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.reading import Parsed, ReadPlan
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
@@ -69,7 +70,7 @@ class Progress:
             return
         self.next_block = (piece.source, piece.next_block)
         self.lines[piece.source] = piece.next_line
-        self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.rows_read
+        self.rows[piece.source] = self.rows.get(piece.source, 0) + piece.counts.rows_read
         self._all_bytes += piece.bytes_read - self.bytes.get(piece.source, 0)
         self.bytes[piece.source] = piece.bytes_read
 
@@ -124,7 +125,7 @@ def _keyed(counts: Mapping[int, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a block became: rows, rejects, and the terms of the ledger.
+    """What a block became: rows, rejects, and the counts for the ledger.
 
     `records` is each row's record, within its source once `stream` yields it (int64).
     """
@@ -137,25 +138,9 @@ class Piece:
     lines: np.ndarray | None
     """The physical line of each row's record (int64); None where the source has none, or with `encode`."""
     rejects: tuple[Reject, ...]
-    rows_read: int
-    converted: int
-    rows_written: int
-    no_pair: int
-    unpaired: int
-    """Pairs that were split into two rows each."""
-    overlong_dropped: int
-    filtered: int
-    joined: int
-    blank_lines: int
-    warnings: Counter[str]
-    unread: Counter[str]
-    """Column -> rows in which it carries turns that the type does not read."""
-    losses: Counter[str]
-    """Field that a target does not hold -> rows that were written without it."""
+    counts: RowCounts
+    """What is counted over merged blocks at once is with the last of them."""
     bytes_read: int
-    fast_rows: int
-    traced_rows: int
-    plain_rows: int
     result: Any = ()
     """What the caller's own step made of the table on the worker; of `encode`, a list."""
     task: int = 0
@@ -215,7 +200,7 @@ def stream(
         for piece in pieces:
             place = places_read.pop(0) if piece.has_counts else places_read[0]
             first = places.get(piece.source, 0)
-            places[piece.source] = first + piece.rows_read
+            places[piece.source] = first + piece.counts.rows_read
             yield replace(
                 piece,
                 records=piece.records + first,
@@ -480,8 +465,8 @@ class _Use:
     def _of(self, part: "_Part") -> Piece:
         task = self.group[0]
         nothing = _piece(task, self.records[0], part.table, [], 0, 0, 0)
-        nothing = replace(nothing, rejects=(), rows_read=0, converted=0, filtered=0, joined=0)
-        piece = replace(nothing, has_counts=False, resumable=False)
+        counts = RowCounts()
+        piece = replace(nothing, rejects=(), counts=counts, has_counts=False, resumable=False)
         if self.encode is not None:
             return replace(
                 piece,
@@ -511,10 +496,13 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
     if fused is None:
         return None
     begun, part = _left(job, source, records, fused)
-    begun.blank, begun.fast_rows = records.blank, begun.fast_rows + len(fused.rows)
+    begun.counts.merge(RowCounts(tiers=Counter(fast_rows=len(fused.rows))))
+    begun.counts.blank_lines = records.blank
     begun.rejects = [replace(r, row=int(fused.left[r.row])) for r in begun.rejects]
     kept = fused.left[part.kept]
     table, rows = _merged((fused.table, fused.rows), (part.table, kept))
+    own = RowCounts(warnings=fused.warnings, tiers=Counter(traced_rows=fused.traced))
+    part.counts.merge(own)
     return begun, [
         replace(
             part,
@@ -522,8 +510,6 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
             kept=rows,
             rejects=[replace(r, row=int(fused.left[r.row])) for r in part.rejects],
             overlong={int(fused.left[row]) for row in part.overlong},
-            warnings=part.warnings + fused.warnings,
-            traced_rows=part.traced_rows + fused.traced,
         )
     ]
 
@@ -543,8 +529,8 @@ def _teach(job: Job, source: int, records: Records) -> None:
 def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Converted, _Part]":
     """Convert the records that a layout did not fuse; without a frame if all are bad."""
     nothing = np.empty(0, np.int64)
-    begun = _Converted(pl.DataFrame(), None, [], Counter(), nothing, Counter(), 0, 0, 0, {})
-    part = _Part(fused.table.slice(0, 0), nothing, [], set(), Counter(), Counter(), 0, 0)
+    begun = _Converted(pl.DataFrame(), None, [], nothing, {}, RowCounts())
+    part = _Part(fused.table.slice(0, 0), nothing, [], set(), RowCounts())
     if not len(fused.left):
         return begun, part
     plan, picked = job.plans[source], records.picked(fused.left)
@@ -597,20 +583,16 @@ def _parsed(
 
 @dataclass
 class _Converted:
-    """The converted rows of a block with `__row`, and the rejects and warnings of the others."""
+    """The converted rows of a block with `__row`, the rejects of the others, and what is counted of all."""
 
     frame: pl.DataFrame
     pairs: pairing.Paired | None
     """The pairs of rankings, which are not in the frame."""
     rejects: list[Reject]
-    warnings: Counter[str]
     without_pair: np.ndarray
     """The records of rankings that make no pair (int64)."""
-    unread: Counter[str]
-    unpaired: int
-    blank: int
-    fast_rows: int
     cuts: Mapping[int, Cuts]
+    counts: RowCounts
 
 
 @dataclass
@@ -621,10 +603,7 @@ class _Part:
     kept: np.ndarray
     rejects: list[Reject]
     overlong: set[int]
-    warnings: Counter[str]
-    losses: Counter[str]
-    traced_rows: int
-    plain_rows: int
+    counts: RowCounts
     rows: np.ndarray | None = None
     """How many rows each record has, where `kept` has it once."""
 
@@ -670,10 +649,11 @@ def _render(
         kept=kept,
         rejects=rejects,
         overlong=set(rows[done.overlong].tolist()),
-        warnings=warnings + done.warnings,
-        losses=done.losses,
-        traced_rows=done.traced_rows,
-        plain_rows=done.plain_rows,
+        counts=RowCounts(
+            warnings=warnings + done.warnings,
+            losses=done.losses,
+            tiers=Counter(traced_rows=done.traced_rows, plain_rows=done.plain_rows),
+        ),
     )
 
 
@@ -712,18 +692,9 @@ def _account(
         places = group[0][2].places(len(records[0]))
         rows = kept if is_whole else kept[:0]
         pieces[0] = replace(pieces[0], records=places[rows], lines=records[0].lines_of(rows))
-    pieces[-1] = replace(
-        pieces[-1],
-        table=parts[0].table if is_whole else empty,
-        unpaired=begun.unpaired,
-        blank_lines=begun.blank,
-        warnings=+sum((part.warnings for part in parts), begun.warnings),
-        unread=begun.unread,
-        losses=sum((part.losses for part in parts), Counter()),
-        fast_rows=begun.fast_rows,
-        traced_rows=sum(part.traced_rows for part in parts),
-        plain_rows=sum(part.plain_rows for part in parts),
-    )
+    for counts_of_all in (begun.counts, *(part.counts for part in parts)):
+        pieces[-1].counts.merge(counts_of_all)
+    pieces[-1] = replace(pieces[-1], table=parts[0].table if is_whole else empty)
     return pieces
 
 
@@ -757,21 +728,15 @@ def _piece(
         records=places[:0],
         lines=None,
         rejects=tuple(rejects),
-        rows_read=rows_read,
-        converted=rows_read - len(rejects) - no_pair - too_long - filtered,
-        rows_written=written,
-        no_pair=no_pair,
-        unpaired=0,
-        overlong_dropped=too_long,
-        filtered=block.filtered,
-        joined=block.joined,
-        blank_lines=0,
-        warnings=Counter(),
-        unread=Counter(),
-        losses=Counter(),
-        fast_rows=0,
-        traced_rows=0,
-        plain_rows=0,
+        counts=RowCounts(
+            rows_read=rows_read,
+            converted=rows_read - len(rejects) - no_pair - too_long - filtered,
+            rows_written=written,
+            no_pair=no_pair,
+            overlong_dropped=too_long,
+            filtered=block.filtered,
+            joined=block.joined,
+        ),
     )
 
 
@@ -797,13 +762,15 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
         frame=frame,
         pairs=pairs,
         rejects=[*judged, *bad],
-        warnings=+warnings,
         without_pair=without_pair,
-        unread=converted.unread,
-        unpaired=unpaired,
-        blank=parsed.blank,
-        fast_rows=parsed.fast_rows,
         cuts=parsed.cuts,
+        counts=RowCounts(
+            unpaired=unpaired,
+            blank_lines=parsed.blank,
+            warnings=+warnings,
+            unread=converted.unread,
+            tiers=Counter(fast_rows=parsed.fast_rows),
+        ),
     )
 
 

@@ -1,6 +1,5 @@
 """The work of one task on a worker: read its sources, convert, and write its own shards."""
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from fmtkit.writing import quarantine
 from fmtkit.writing.outputs import Destination
 from fmtkit.writing.task_output import SHARD_BYTES, Counts, Place, TaskRecord, TaskWriter, Trace
 
-TIERS = ("fast_rows", "traced_rows", "plain_rows")
 T = TypeVar("T")
 
 
@@ -54,14 +52,13 @@ class TaskWork:
 
     def _write(self, job: Job, task: Task, writer: TaskWriter) -> TaskRecord:
         options = job.options
-        ledger, progress, tiers = Ledger(), Progress(), Counter[str]()
+        ledger, progress = Ledger(), Progress()
         trace: list[Trace] = []
         is_traced = options.max_errors is not None or options.on_error == "fail"
         with closing(stream(job, engine=Inline(), encode=self.encode, tasks=[task])) as pieces:
             for piece in pieces:
                 ledger.add(piece, skipped=options.on_error == "skip")
                 progress.add(piece)
-                tiers.update({tier: getattr(piece, tier) for tier in TIERS})
                 if options.on_error != "skip":
                     name = job.sources[piece.source].name
                     writer.quarantine(piece.source, quarantine.encode(name, piece.rejects))
@@ -70,11 +67,11 @@ class TaskWork:
                 if piece.resumable:
                     writer.end_block()
                 if is_traced:
-                    counts = counts_of(ledger, progress, tiers)
+                    counts = counts_of(ledger, progress)
                     trace.append(_trace(piece, counts, writer.bad_bytes))
                 if options.on_error == "fail" and piece.rejects:
                     break
-        return writer.finish(counts_of(ledger, progress, tiers), trace)
+        return writer.finish(counts_of(ledger, progress), trace)
 
 
 @dataclass(frozen=True)
@@ -122,10 +119,16 @@ def works_by_tasks(job: Job) -> bool:
     return job.options.engine == "ray" and all(map(can_travel, job.sources))
 
 
-def counts_of(ledger: Ledger, progress: Progress, tiers: Mapping[str, int]) -> Counts:
+def counts_of(ledger: Ledger, progress: Progress) -> Counts:
     """Return what was read of a task."""
     lines = {source: line - 1 for source, line in progress.lines.items()}
-    return Counts(ledger.as_dict(), dict(tiers), dict(progress.rows), lines, dict(progress.bytes))
+    read = dict(progress.rows), lines, dict(progress.bytes)
+    return Counts(ledger.as_dict(), ledger.by_tier(), *read)
+
+
+def ledger_of(counts: Counts) -> Ledger:
+    """Return the ledger of what was read of a task."""
+    return Ledger.from_dict(counts.ledger, counts.tiers)
 
 
 def _trace(piece: Piece, counts: Counts, bad_bytes: int) -> Trace:

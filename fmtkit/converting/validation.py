@@ -17,7 +17,14 @@ from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.run_report import Report
-from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
+from fmtkit.converting.task_work import (
+    counts_of,
+    ledger_of,
+    limited,
+    limited_tasks,
+    named,
+    works_by_tasks,
+)
 from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject, found_among
@@ -131,7 +138,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
             # Only the first of its sources may have been started by the tasks before.
             first = rows.progress.rows.get(source, 0), rows.progress.lines.get(source, 1) - 1
             items += [_shifted(f, *first) if own == source else f for own, f in found]
-            rows.ledger.merge(Ledger.from_dict(counts.ledger))
+            rows.ledger.merge(ledger_of(counts))
             rows.progress.jump(task, counts)
             rows.report_progress()
     rows.ledger.check()
@@ -154,7 +161,7 @@ class CheckOfTask:
             found += [(piece.source, finding) for finding in _findings(self.job, piece, check)]
             ledger.add(piece, skipped=False)
             progress.add(piece)
-        return counts_of(ledger, progress, {}), found
+        return counts_of(ledger, progress), found
 
 
 def _findings(job: Job, piece: Piece, check: "_SchemaCheck | None") -> list[Finding]:

@@ -60,7 +60,7 @@ class Seen:
             piece.block,
             self.ledger.rows_read,
             self.progress.rows.get(source, 0),
-            piece.rows_read,
+            piece.counts.rows_read,
             self.progress.lines.get(source, 1),
         )
         if piece.has_counts:
@@ -110,7 +110,7 @@ class Seen:
         self.statistics.absorb(other.statistics, first)
         self.bad.absorb(other.bad.placed(line), first)
         self.ledger.merge(other.ledger)
-        self.progress.jump(task, counts_of(other.ledger, other.progress, {}))
+        self.progress.jump(task, counts_of(other.ledger, other.progress))
 
 
 @dataclass(frozen=True)
