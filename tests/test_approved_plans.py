@@ -53,7 +53,7 @@ def config(model, rows_of):
         if method == "gkd":
             base["teacher_model"] = model
         if method in ("grpo", "online_dpo"):
-            base["trl"] = {"reward_funcs": ["fmtkit.rewards.accuracy"]}
+            base["trl"] = {"reward_funcs": ["fmtkit.rewards.tags"]}
         if method == "grpo":
             base["trl"] |= {"num_generations": 2}
         return base | keys
@@ -271,7 +271,7 @@ def test_a_coefficient_of_experts_passes_for_a_model_with_experts(config, model,
     train(config("sft", **keys), dry_run=True)
 
 
-TOOLS = {"reward_funcs": ["fmtkit.rewards.accuracy"], "num_generations": 2, "tools": ["json.dumps"]}
+TOOLS = {"reward_funcs": ["fmtkit.rewards.tags"], "num_generations": 2, "tools": ["json.dumps"]}
 
 
 def of_trl(name: str) -> str:
@@ -315,6 +315,84 @@ def test_the_plan_judges_templates_for_tools_as_the_installed_trl_does(model):
             continue
         tokenizer.chat_template = text
         assert tool_templates.writes_calls(text, {}) is supports_tool_calling(tokenizer), name
+
+
+def rewards(*named: object) -> dict[str, Any]:
+    return {"reward_funcs": list(named), "num_generations": 2}
+
+
+@pytest.mark.parametrize("method", ["grpo", "online_dpo", "rloo"])
+def test_a_reward_needs_its_column_in_the_rows(config, tmp_path, method):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        '{"prompt": "1 + 1", "topic": "sum"}\n' * 99 + '{"prompt": "1 + 1", "gold": "2"}\n'
+    )
+    keys = {"datasets": [{"path": str(file), "type": "passthrough"}]}
+    group = {} if method == "online_dpo" else {"num_generations": 2}
+    exact, gold = "fmtkit.rewards.exact_match", {"fmtkit.rewards.accuracy": {"column": "gold"}}
+
+    def given(*named: object) -> dict[str, Any]:
+        return config(method, trl={"reward_funcs": list(named), **group}, **keys)
+
+    found = refused(given(exact))
+    assert (
+        "trl.reward_funcs: reward fmtkit.rewards.exact_match: the rows have no reference" in found
+    )
+    assert "(gold, prompt, topic)" in found
+    assert "reward trl.rewards.accuracy_reward takes 'solution', which the rows do not have" in (
+        refused(given("trl.rewards.accuracy_reward"))
+    )
+    train(given(gold, "trl.rewards.think_format_reward", "fmtkit.rewards.tags"), dry_run=True)
+
+
+def test_a_column_that_one_of_the_datasets_has_is_a_column_of_the_rows(config, rows_of, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"prompt": [{"role": "user", "content": "1 + 1"}], "answer": "2"}\n' * 8)
+    answered = {"path": str(file), "type": "passthrough"}
+    exact, elsewhere = (
+        rewards("fmtkit.rewards.exact_match"),
+        {**answered, "path": "someone/prompts"},
+    )
+    train(config("grpo", datasets=[rows_of("grpo"), answered], trl=exact), dry_run=True)
+    train(config("grpo", datasets=[rows_of("grpo"), elsewhere], trl=exact), dry_run=True)
+    assert "the rows have no reference" in refused(
+        config("grpo", test_datasets=[answered], trl=exact)
+    )
+
+
+OWN = """
+import functools
+from elsewhere import borrowed
+def plain(completions, prompts, completion_ids, trainer_state, log_extra, missing, *, level=1): ...
+async def later(completions, *, missing, **columns): ...
+def takes_all(completions, *missing, answer=None, **columns): ...
+def with_default(completions, missing=None): ...
+@functools.cache
+def decorated(completions, missing): ...
+def twice(completions, missing): ...
+if functools: twice = takes_all
+class Scored:
+    def __call__(self, completions, missing): ...
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "elsewhere.py").write_text("def borrowed(missing): ...\n")
+    (tmp_path / "scores_of_mine.py").write_text(OWN)
+    return f"{tmp_path}/scores_of_mine.py:"
+
+
+@pytest.mark.parametrize("name", ["plain", "later", "borrowed"])
+def test_a_function_needs_the_columns_that_its_source_says(config, own, name):
+    found = refused(config("grpo", trl=rewards(own + name)))
+    assert f"reward {own}{name} takes 'missing', which the rows do not have" in found
+    train(config("grpo", trl=rewards({own + name: {"missing": 1}})), dry_run=True)
+
+
+@pytest.mark.parametrize("name", ["takes_all", "with_default", "decorated", "twice", "Scored"])
+def test_a_function_whose_source_does_not_say_what_it_needs_is_left_to_the_run(config, own, name):
+    train(config("grpo", trl=rewards(own + name)), dry_run=True)
 
 
 @pytest.mark.parametrize("roles", [[], ["tool"]])

@@ -32,7 +32,7 @@ FAULTS = {
     "rl: grpo\ntrl: {multi_objective_aggregation: foo}": "'foo' is not one of sum_then_normalize",
     "rl: grpo\ntrl: {scale_rewards: foo}": "'foo' is not one of batch, group, none",
     "rl: grpo\ntrl: {vllm_importance_sampling_mode: foo}": "is not one of sequence_mask",
-    "rl: grpo\ntrl: {temperature: -1}": "trl.temperature: -1 is not a number from 0",
+    "rl: grpo\ntrl: {temperature: -1}": "trl.temperature: -1 is not a number above 0",
     "rl: grpo\ntrl: {top_p: 2}": "trl.top_p: 2 is not a number from 0 to 1",
     "rl: grpo\ntrl: {num_generations: -2}": "-2 is not a whole number from 1",
     "rl: grpo\ntrl: {reward_funcs: [a.b, c.d], reward_weights: [1.0]}": "1 numbers for 2",

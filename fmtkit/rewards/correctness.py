@@ -141,9 +141,9 @@ def reference_column(named: str, columns: Sequence[str] | Mapping[str, Any]) -> 
     """Return the column that holds the reference; raise OptionError where none does."""
     found = next((name for name in ([named] if named else REFERENCES) if name in columns), None)
     if found is None:
-        wanted = repr(named) if named else f"none of {', '.join(REFERENCES)}"
+        wanted = f"{named!r} is not" if named else f"none of {', '.join(REFERENCES)} is"
         raise OptionError(
-            f"the rows have no reference to compare with: {wanted} is not among their columns "
+            f"the rows have no reference to compare with: {wanted} among their columns "
             f"({', '.join(sorted(columns))}); name one by the option `column`"
         )
     return found

@@ -34,6 +34,7 @@ from fmtkit.training.planning.check import (
 )
 from fmtkit.training.rl.grpo import checks as online
 from fmtkit.training.rl.grpo import tool_templates
+from fmtkit.training.rl.rewards import needed_columns
 from fmtkit.training.run import resuming, run_folder
 from fmtkit.training.vllm import ready as vllm_ready
 
@@ -208,6 +209,13 @@ RUN: tuple[Check[Run], ...] = (
         "rewards, rollouts, tools and environments that do not exist",
         online.check_users_names,
         online.is_online,
+    ),
+    Check(
+        "reward_columns",
+        "files",
+        "rewards that need a column which no row of the local datasets has",
+        needed_columns.find,
+        needed_columns.are_known,
     ),
     Check(
         "tool_template",

@@ -76,7 +76,9 @@ def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
         found = _joined(parts, may_be_all=len(files) <= FILES)
         if not (found.written or found.is_all):
             found = _converted(files, options, FURTHER)
-        return replace(found, source=dataset.source, at_most=_at_most(plan, files, found))
+        columns = _columns(found) if len(files) <= FILES else None
+        at_most = _at_most(plan, files, found)
+        return replace(found, source=dataset.source, columns=columns, at_most=at_most)
     except FmtkitError as error:
         return FirstRows(dataset.source, error=error)
 
@@ -146,6 +148,11 @@ def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> F
         warnings=dict(ledger.warnings),
         bad=bad,
     )
+
+
+def _columns(found: FirstRows) -> frozenset[str] | None:
+    """Return the columns of the rows: those of a file are found in all of it, before any is converted."""
+    return frozenset(name for table in found.tables for name in table.column_names) or None
 
 
 def _joined(parts: Sequence[FirstRows], *, may_be_all: bool) -> FirstRows:

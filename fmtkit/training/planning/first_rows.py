@@ -25,6 +25,8 @@ class FirstRows:
     """The dataset, as the plan names it."""
     tables: tuple[pa.Table, ...] = ()
     """The converted rows of each file, as they are before the trainer renders them."""
+    columns: frozenset[str] | None = None
+    """The columns of all rows of the dataset, the first ones or not; None where they are not known."""
     read: int = 0
     is_all: bool = False
     """Whether these are all rows of the dataset."""

@@ -18,11 +18,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core import user_modules
 from fmtkit.core.errors import OptionError, near_match
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IMPORTS = 8
+"""Modules through which an imported name is followed; one that imports itself has no end."""
 
 
 def places_of(source: str | Path) -> tuple[Path, ...]:
@@ -43,13 +48,42 @@ def check(key: str, name: str, places: Sequence[Path]) -> None:
     attribute = name.rpartition(".")[2]
     if spec.origin is None or not spec.origin.endswith(".py"):
         return
-    try:
-        tree = ast.parse(Path(spec.origin).read_bytes(), spec.origin)
-    except SyntaxError as error:
-        raise OptionError(f"{key}: {name}: {_located(error, spec.origin)}") from error
-    defined = _defined(tree)
+    defined = _defined(_tree(key, name, spec.origin))
     if defined is not None and attribute not in defined:
         raise OptionError(_absent(key, attribute, spec.origin, defined))
+
+
+def definition(
+    key: str, name: str, places: Sequence[Path]
+) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return the source of the function that a name means; None where only running the module tells.
+
+    Decorators change what a function takes, and a name that is bound twice may be either: both are None.
+    Raises OptionError where the module does not exist or is not Python.
+    """
+    for _ in range(_IMPORTS):
+        spec = _spec(key, name, places)
+        if spec.origin is None or not spec.origin.endswith(".py"):
+            return None
+        attribute = name.rpartition(".")[2]
+        node = _only_binding(_tree(key, name, spec.origin), attribute)
+        if not isinstance(node, ast.ImportFrom):
+            return node if isinstance(node, _FUNCTIONS) and not node.decorator_list else None
+        module = resolve_name("." * node.level + (node.module or ""), spec.parent)
+        original = next(a.name for a in node.names if (a.asname or a.name) == attribute)
+        name = f"{module}.{original}"
+    return None
+
+
+def _only_binding(tree: ast.Module, name: str) -> ast.AST | None:
+    """Return the statement of a module that gives a name its value, if it is the only one."""
+    if _defined(tree) is None:
+        return None
+    binding = [node for node in ast.walk(tree) if name in _bound(node)]
+    # TRL's packages import lazily; what they hold is imported under `if TYPE_CHECKING`.
+    guarded = (inner for node in tree.body if isinstance(node, ast.If) for inner in node.body)
+    imported = [node for node in guarded if isinstance(node, ast.ImportFrom)]
+    return binding[0] if len(binding) == 1 and binding[0] in [*tree.body, *imported] else None
 
 
 def load(key: str, name: str, places: Sequence[Path]) -> Any:
@@ -124,19 +158,26 @@ def _make_room(module_name: str, places: Sequence[Path]) -> None:
         del sys.modules[other]
 
 
+def _tree(key: str, name: str, origin: str) -> ast.Module:
+    try:
+        return ast.parse(Path(origin).read_bytes(), origin)
+    except SyntaxError as error:
+        raise OptionError(f"{key}: {name}: {_located(error, origin)}") from error
+
+
 def _defined(tree: ast.Module) -> set[str] | None:
     """Return the names that a module's source defines; None if it may define others dynamically."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            return None
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return None if names & {"__getattr__"} or "globals()" in ast.unparse(tree) else names
+    names = {name for node in ast.walk(tree) for name in _bound(node)}
+    return None if names & {"__getattr__", "*"} or "globals()" in ast.unparse(tree) else names
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """Return the names that a node of the syntax tree gives a value."""
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+    return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
 
 
 def _absent(key: str, attribute: str, origin: str, known: Any) -> str:

@@ -3,7 +3,7 @@
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch, recording, replay
-from fmtkit.training.rl.rewards.entries import parameters
+from fmtkit.training.rl.rewards.entries import is_needed, parameters
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError, RewardError, Value, checked
 
 _OURS = frozenset({"prompts", "completions", "completion_ids"})
@@ -223,25 +223,33 @@ class Called:
 
 def check_columns(called: Called, columns: Collection[str]) -> None:
     """Raise OptionError if a column that the function needs is missing, or one has an argument's name."""
+    own_check = getattr(called.function, "check_columns", None)
+    if own_check is not None:
+        try:
+            own_check(columns)
+        except OptionError as error:
+            raise OptionError(f"reward {called.label}: {error}") from error
+    declared = inspect.signature(called.function).parameters.values()
+    needed = (parameter.name for parameter in declared if is_needed(parameter))
+    check_needed(called.label, needed, called.options, columns)
+
+
+def check_needed(
+    label: str, needed: Iterable[str], options: Collection[str], columns: Collection[str]
+) -> None:
+    """Raise OptionError if nothing gives an argument that a function needs, or a column has one's name."""
     taken = sorted({*_OURS, *CONTEXT}.intersection(columns) - {"completion_ids"})
     if taken:
         raise OptionError(
             f"column {taken[0]!r} has the name of an argument of reward functions; rename it"
         )
-    own_check = getattr(called.function, "check_columns", None)
-    if own_check is not None:
-        own_check(columns)
-    given = {*_OURS, *CONTEXT, "environments", *called.options, *columns}
-    declared = inspect.signature(called.function).parameters.values()
-    for parameter in declared:
-        is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
-        if not is_named or parameter.default is not parameter.empty or parameter.name in given:
-            continue
-        near = near_match(parameter.name, {*_OURS, *columns})
-        advice = f"did you mean {near!r}?" if near else f"they have {', '.join(sorted(columns))}"
-        raise OptionError(
-            f"reward {called.label} takes {parameter.name!r}, which the rows do not have; {advice}"
-        )
+    given = {*_OURS, *CONTEXT, "environments", *options, *columns}
+    missing = next((name for name in needed if name not in given), None)
+    if missing is None:
+        return
+    near = near_match(missing, {*_OURS, *columns})
+    advice = f"did you mean {near!r}?" if near else f"they have {', '.join(sorted(columns))}"
+    raise OptionError(f"reward {label} takes {missing!r}, which the rows do not have; {advice}")
 
 
 def _each(started: float, count: int) -> list[float]:

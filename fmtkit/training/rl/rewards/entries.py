@@ -51,9 +51,15 @@ def check(entries: Sequence[Entry]) -> None:
         if entry.model:
             continue
         imports.check(KEY, entry.path, entry.places)
-        package, _, name = entry.path.rpartition(".")
-        if package == LIBRARY_PATH and name in LIBRARY:
-            make(LIBRARY[name], entry)
+        reward = of_library(entry)
+        if reward is not None:
+            make(reward, entry)
+
+
+def of_library(entry: Entry) -> type | None:
+    """Return the reward of fmtkit that an entry names; None for any other."""
+    package, _, name = entry.path.rpartition(".")
+    return LIBRARY.get(name) if package == LIBRARY_PATH else None
 
 
 def resolved(value: object) -> object:
@@ -115,13 +121,14 @@ def _check_options(reward: Callable[..., Any], entry: Entry) -> None:
             raise OptionError(f"{KEY}: {entry.label} has no option named {name!r}; {advice}")
     if not inspect.isclass(reward):
         return
-    needed = [p.name for p in inspect.signature(reward).parameters.values() if _is_needed(p)]
+    needed = [p.name for p in inspect.signature(reward).parameters.values() if is_needed(p)]
     missing = [name for name in needed if name not in entry.options]
     if missing:
         raise OptionError(f"{KEY}: {entry.label} needs the option {', '.join(missing)}")
 
 
-def _is_needed(parameter: inspect.Parameter) -> bool:
+def is_needed(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter takes an argument by its name, and has no default."""
     is_named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
     return is_named and parameter.default is parameter.empty
 
