@@ -12,6 +12,7 @@ pytest.importorskip("trl")
 from fmtkit.core.errors import FmtkitError
 from fmtkit.rendering import template_sources
 from fmtkit.training import train
+from fmtkit.training.config import config as configs
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_rules
 from fmtkit.training.rl.grpo import tool_templates
@@ -293,6 +294,16 @@ def test_tools_need_a_template_whose_replies_trl_can_read(config, model, tmp_pat
     train(config("grpo", trl=TOOLS, base_model=known), dry_run=True)
     told = tiny.with_template(model, tmp_path / "told", changed, response_template={"fields": {}})
     train(config("grpo", trl=TOOLS, base_model=told), dry_run=True)
+
+
+def test_a_template_by_its_name_is_the_plain_one_with_tools(config):
+    planned = {
+        name: planning.plan(configs.load(config("grpo", trl=trl, chat_template="qwen3"), ()))
+        for name, trl in (("tools", TOOLS), ("none", {**TOOLS, "tools": None}))
+    }
+    assert planned["tools"].template_text() == of_trl("qwen3")
+    assert planned["none"].template_text() == of_trl("qwen3_training")
+    train(config("grpo", trl=TOOLS, chat_template="qwen3"), dry_run=True)
 
 
 def test_the_plan_judges_templates_for_tools_as_the_installed_trl_does(model):

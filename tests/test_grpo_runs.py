@@ -12,6 +12,7 @@ import online_runs as online
 import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.planning import plan as planning
 
 METHODS = ["grpo", "gdpo", "rloo", "online_dpo"]
 GRPO_LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
@@ -79,8 +80,10 @@ def known_template() -> str:
 
 @pytest.mark.slow
 def test_grpo_trains_with_tools(model, tmp_path):
+    keys = {"rl": "grpo", "chat_template": "qwen3", "trl": {"tools": ["rewards.add"]}}
+    named = planning.plan(keys, partial=True).template_text()
     work = online.make_job(tmp_path, model, tools=["rewards.add"])
-    logs = online.steps(with_template(work, known_template()))
+    logs = online.steps(with_template(work, named))
     check(tmp_path, logs, {})
     assert "tools/call_frequency" in logs[0]
 

@@ -308,8 +308,8 @@ def template_source(config: Config, template: tuple[str, str]) -> str:
     return source
 
 
-def template_text(config: Config, template: tuple[str, str]) -> str | None:
-    """Return the text of the run's chat template; None for the tokenizer's own."""
+def template_text(config: Config, template: tuple[str, str], *, is_plain: bool) -> str | None:
+    """Return the text of the run's template: plain, or its training variant; None for the tokenizer's own."""
     name, origin = template
     if name in {TOKENIZER_DEFAULT, WITHOUT}:
         return None
@@ -317,7 +317,7 @@ def template_text(config: Config, template: tuple[str, str]) -> str | None:
     find = template_sources.find_family if named_by_type else template_sources.find_model_template
     found = find(template_source(config, template))
     # The training variant marks the replies, and keeps earlier turns as they were.
-    return found.training or found.source
+    return found.source if is_plain else found.training or found.source
 
 
 def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:

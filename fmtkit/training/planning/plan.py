@@ -9,7 +9,7 @@ from fmtkit.core import notebook_html, runner
 from fmtkit.core.credentials import public
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.escaping import counted
-from fmtkit.core.runner import Runner
+from fmtkit.core.runner import TRL_FEATURES, Runner
 from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
 from fmtkit.training.config.config import Config, Entry, Setting, load
@@ -105,7 +105,10 @@ class Plan:
 
     def template_text(self) -> str | None:
         """Return the text of the run's chat template; None for the tokenizer's own."""
-        return dataset_entries.template_text(self.config, self.template)
+        section = self.resolution.sections.get("rl", {})
+        # TRL knows how to read tool calls by the plain text, and takes its training variant by itself.
+        is_plain = any(name in section and section[name].value for name in TRL_FEATURES)
+        return dataset_entries.template_text(self.config, self.template, is_plain=is_plain)
 
     def dumps(self) -> str:
         """Return the plan as JSON text, without credentials."""
