@@ -107,7 +107,9 @@ def _(kind: NumberKind, value: Any) -> str | None:
 def _(kind: ListKind, value: Any) -> str | None:
     if not isinstance(value, list):
         return None
-    shapes = {shape_of(kind.item, item) for item in value if item is not None}
+    # Looked up once: a list may hold thousands of numbers.
+    of_item = shape_of.dispatch(type(kind.item))
+    shapes = {of_item(kind.item, item) for item in value if item is not None}
     return shapes.pop() if len(shapes) == 1 else (None if shapes else "plain")
 
 
