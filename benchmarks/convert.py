@@ -386,14 +386,18 @@ def main() -> None:
             "starts": starts,
         }
         lines = [line for part in given.only for line in parts[part]()]
-    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
-    kernel = native.why_not() or "used"
-    lines += [
-        f"Python {platform.python_version()}, {os.cpu_count()} cores; {versions}; native kernel: {kernel}."
-    ]
+    lines += [machine()]
     print("\n".join(lines))
     if given.write:
         write_table("convert", lines)
+
+
+def machine() -> str:
+    """Return what the figures of a table were measured with."""
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    kernel = native.why_not() or "used"
+    python = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    return f"{python}; {versions}; native kernel: {kernel}."
 
 
 def _version(name: str) -> str:
