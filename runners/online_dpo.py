@@ -13,7 +13,7 @@ _OURS = Runner(
     trl=">=1.16,<1.17",
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
-    features=frozenset({"max_failed_share"}),
+    features=frozenset({"max_failed_share", "vllm_sync"}),
     # It inherits transformers' evaluation step, which gives the model prompts as if they were its inputs.
     evaluates=False,
     build="fmtkit.training.rl.grpo.build:build_online_dpo",

@@ -60,7 +60,12 @@ def test_the_trl_that_it_was_made_for_takes_fmtkits(method):
 
 @pytest.mark.parametrize("name", sorted(OUR_FEATURES - TRL_FEATURES))
 def test_a_feature_is_refused_by_its_name_and_what_turns_it_off_is_not(name, next_trl):
-    values = {"rollout_func": "m.f", "reroll_start_fraction": 0.5, "max_failed_share": 0.5}
+    values = {
+        "rollout_func": "m.f",
+        "reroll_start_fraction": 0.5,
+        "max_failed_share": 0.5,
+        "vllm_sync": "file",
+    }
     wanted = values.get(name, 2 if isinstance(IDLE.get(name), int) else True)
     wanted = True if isinstance(IDLE.get(name), bool) else wanted
     with pytest.raises(

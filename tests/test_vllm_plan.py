@@ -25,6 +25,7 @@ WHOLE = {
 }
 SERVED = {"use_vllm": True}
 LORA = {"use_vllm": True, "vllm_lora_sync": True}
+FILES = {"use_vllm": True, "vllm_sync": "file"}
 ROLLED = {"rollout_func": "env.play"}
 
 
@@ -101,6 +102,10 @@ def planned(trl: dict, **keys) -> planning.Plan:
             "lora_sync",
             "one of the 2 copies",
         ),
+        ({"vllm_sync": "file"}, {}, "file_sync", "files go to a server"),
+        ({**FILES, "vllm_mode": "colocate"}, {}, "file_sync", "files go to a server"),
+        ({**LORA, **FILES}, {"adapter": "lora"}, "file_sync", "leave one of the two out"),
+        (FILES, {"vllm": {"data_parallel_size": 2}}, "file_sync", "not tried with the 2 copies"),
     ],
     ids=str,
 )
@@ -118,12 +123,15 @@ def test_what_no_run_can_do_is_refused_by_name(trl, keys, name, words):
         ({**SERVED, "vllm_sync_interval": 3}, {}),
         (LORA, {"adapter": "lora", "lora_r": 32}),
         (LORA, {"adapter": "qlora"}),
+        ({**FILES, "vllm_sync_interval": 2}, {"use_cpu": True}),
+        (FILES, {"rl": "rloo", "use_cpu": True}),
+        (FILES, {"rl": "online_dpo", "use_cpu": True}),
         ({"use_data_producer": True}, {}),
     ],
     ids=str,
 )
 def test_what_a_run_can_do_is_planned(trl, keys):
-    assert planned(trl, **keys).method == "grpo"
+    assert planned(trl, **keys).method == keys.get("rl", "grpo")
 
 
 def test_a_fragment_may_leave_the_server_to_the_rest():
@@ -217,8 +225,8 @@ def test_a_server_on_a_gpu_that_trains_is_told(
         return
     with pytest.raises(OptionError, match=rf"runs on GPU {shared}, where the training would run"):
         vllm_ready.check(planned(SERVED, **keys), environment)
-    adapter = planned(LORA, adapter="lora", **keys)
-    assert f"share GPU {shared}" in vllm_ready.check(adapter, environment)[0]
+    for sending in (planned(LORA, adapter="lora", **keys), planned(FILES, **keys)):
+        assert f"share GPU {shared}" in vllm_ready.check(sending, environment)[0]
 
 
 def test_a_server_elsewhere_is_not_looked_for(packages, served):
@@ -237,9 +245,14 @@ def test_all_weights_cannot_go_to_a_server_from_a_cpu(monkeypatch):
     }
     sending = {"adapter": "lora", "trl": {**keys["trl"], "vllm_lora_sync": True}}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "trl.vllm_lora_sync: true" in str(checks.find_device(Run(planning.plan(keys))))
+    files = {"trl": {**keys["trl"], "vllm_sync": "file"}}
+    told = str(checks.find_device(Run(planning.plan(keys))))
+    assert "trl.vllm_lora_sync: true" in told
+    assert "trl.vllm_sync: file" in told
     assert checks.find_device(Run(planning.plan({**keys, **sending}))) is None
+    assert checks.find_device(Run(planning.plan({**keys, **files}))) is None
     # No machine can do it where the training may use no GPU: then the plan says so.
     with pytest.raises(OptionError, match=r"use_cpu: true trains without one.*\[transfer\]"):
         planning.plan({**keys, "use_cpu": True})
     assert planning.plan({**keys, **sending, "use_cpu": True})
+    assert planning.plan({**keys, **files, "use_cpu": True})

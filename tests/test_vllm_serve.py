@@ -68,6 +68,12 @@ def test_the_server_of_adapters_makes_room_for_their_rank(rank, room):
     assert "--weight-transfer-config" not in command.arguments
 
 
+def test_the_server_of_files_takes_weights_by_its_development_endpoints_alone():
+    command = made(RUN, "trl.vllm_sync=file")
+    assert command.environment == {"VLLM_SERVER_DEV_MODE": "1"}
+    assert {"--weight-transfer-config", "--enable-lora"}.isdisjoint(command.arguments)
+
+
 def test_ranks_are_rounded_as_trl_does():
     grpo = pytest.importorskip("trl.experimental.async_grpo.async_grpo_trainer")
     assert serve.LORA_RANKS == grpo.VLLM_LORA_RANKS

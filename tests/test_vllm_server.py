@@ -121,6 +121,8 @@ def test_a_server_that_fits_has_at_most_a_note():
     stub = vllm.Stub("a/m", **NCCL)
     with vllm.serving(stub) as port:
         assert server.check(url(port), "a/m", rank=None, start=START) == []
+        stub.config["weight_transfer_config"] = None
+        assert server.check(url(port), "a/m", rank=None, start=START, by_files=True) == []
         stub.config["model_config"] = {"logprobs_mode": "raw_logprobs"}
         assert "reports raw_logprobs" in server.check(url(port), "a/m", rank=8, start=START)[0]
 
@@ -199,6 +201,44 @@ def test_a_server_that_was_started_anew_gets_the_adapter_again():
     restores = []
     assert restarted("a/m", lambda: restores.append(1))["completion_ids"]
     assert restores == [1]
+
+
+class Dying(vllm.Stub):
+    """A server whose worker is dead: it answers 500 until it ends."""
+
+    def answer(self, path, body):
+        if path == "/v1/completions":
+            self.calls.append((path, body))
+            return 500, {"error": {"message": "Call to add_lora method failed: cancelled"}}
+        return super().answer(path, body)
+
+
+def test_an_error_inside_the_server_may_be_its_end_and_is_waited_for():
+    """Its health check succeeds at first: the server ends while the second try is waited for."""
+    restores, client, port = [], vllm.Client("", "a/m"), free_port()
+    client.url = f"http://127.0.0.1:{port}"
+    with contextlib.ExitStack() as stack:
+        begun = contextlib.ExitStack()
+        begun.enter_context(vllm.serving(Dying("a/m"), port))
+
+        def pause(_: float) -> None:
+            begun.close()
+            stack.enter_context(vllm.serving(vllm.Stub("a/m"), port))
+
+        line = Lifeline(url(port), 60, lambda: restores.append(1), pause=pause)
+        assert line.run(lambda: client.generate([[1, 2]]))["completion_ids"]
+    assert restores == [1]
+
+
+def test_an_error_inside_the_server_that_stays_is_told_after_some_tries():
+    stub, pauses = Dying("a/m"), []
+    with vllm.serving(stub) as port:
+        client = vllm.Client(f"http://127.0.0.1:{port}", "a/m")
+        line = Lifeline(url(port), 60, pause=pauses.append)
+        with pytest.raises(TrainingError, match=r"refused: Request failed: 500.*cancelled"):
+            line.run(lambda: client.generate([[1, 2]]))
+    assert [path for path, _ in stub.calls] == ["/v1/completions"] * 3
+    assert pauses == [2, 10]
 
 
 def test_whole_weights_do_not_come_back_with_the_server():

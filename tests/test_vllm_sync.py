@@ -132,10 +132,10 @@ def test_the_versions_differ_and_the_last_two_stay_on_disk(model, tmp_path):
 
 def test_a_server_that_refuses_an_adapter_ends_the_run(model, tmp_path):
     stub = vllm.Stub(model)
-    stub.failing["/v1/load_lora_adapter"] = 500
+    stub.failing["/v1/load_lora_adapter"] = 400
     with vllm.serving(stub) as port:
         trainer = with_adapter(model, tmp_path, port, model)
-        with pytest.raises(ServerLostError, match=r"refused: .*/v1/load_lora_adapter answered 500"):
+        with pytest.raises(ServerLostError, match=r"refused: .*/v1/load_lora_adapter answered 400"):
             trainer.train()
     assert stub.posts() == []
     assert trainer.state.global_step == 0

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from trl.generation.vllm_generation import VLLMGeneration
+from trl.generation.vllm_generation import DistributedBackend, VLLMGeneration
 
 
 class Stub:
@@ -179,6 +179,7 @@ class Generation(VLLMGeneration):
             setattr(self, name, getattr(trainer, name))
         self.max_completion_length = trainer.max_completion_length
         self.logprobs, self.generation_kwargs = 0, {}
+        self._weight_metadata, self._dist = None, DistributedBackend(trainer.accelerator)
         if trainer.accelerator.is_main_process:
             self.vllm_client = client
 

@@ -54,6 +54,7 @@ OUR_FEATURES = TRL_FEATURES | {
     "async_prefetch",
     "vllm_sync_interval",
     "vllm_lora_sync",
+    "vllm_sync",
     "replay_buffer_size",
     "reroll_start_fraction",
     "dynamic_sampling",

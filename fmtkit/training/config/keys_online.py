@@ -108,6 +108,12 @@ _TRL: tuple[Key, ...] = (
     Key("prefetch_depth", "count", "rl", "batches to generate ahead of time"),
     Key("vllm_sync_interval", "count", "rl", "steps between transfers of the weights to vLLM"),
     Key("vllm_lora_sync", "bool", "rl", "transfer only the adapter to vLLM, not all weights"),
+    Key(
+        "vllm_sync",
+        "enum:nccl|file",
+        "rl",
+        "how all weights reach a vLLM server: nccl, or as files (for a CPU, or one GPU for both)",
+    ),
     Key("streaming_partial_batch", "bool", "rl", "score groups as soon as they are complete"),
     Key(
         "streaming_min_groups",

@@ -133,9 +133,30 @@ def _adapter(settings: GenerationSettings) -> str | None:
     return None
 
 
+def _files(settings: GenerationSettings) -> str | None:
+    config = settings.config
+    if not serve.sends_files(config):
+        return None
+    if not settings.serves:
+        return "trl.vllm_sync: files go to a server; set use_vllm: true, vllm_mode: server"
+    if settings.is_set("vllm_lora_sync"):
+        return (
+            "trl.vllm_sync: file sends all weights, and vllm_lora_sync only the adapter; leave one of the "
+            "two out"
+        )
+    copies = config.get("vllm.data_parallel_size")
+    if isinstance(copies, int) and copies > 1:
+        return (
+            f"trl.vllm_sync: file was not tried with the {copies} copies of vllm.data_parallel_size; use "
+            "tensor_parallel_size"
+        )
+    return None
+
+
 def _transfer(settings: GenerationSettings) -> str | None:
     is_whole = settings.serves and not settings.is_fragment
-    if not is_whole or not settings.config.is_true("use_cpu") or settings.is_set("vllm_lora_sync"):
+    sends_files = settings.is_set("vllm_lora_sync") or serve.sends_files(settings.config)
+    if not is_whole or not settings.config.is_true("use_cpu") or sends_files:
         return None
     return lacking_transfer("use_cpu: true trains without one")
 
@@ -144,7 +165,8 @@ def lacking_transfer(why: str) -> str:
     """Return why all weights cannot be sent to a server: TRL sends them by NCCL, from a GPU."""
     return (
         "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
-        f"{why}; with adapter: lora, trl.vllm_lora_sync: true sends the adapter as files"
+        f"{why}; trl.vllm_sync: file sends them as files, and with adapter: lora, trl.vllm_lora_sync: true "
+        "only the adapter"
     )
 
 
@@ -156,6 +178,7 @@ _RULES: tuple[tuple[str, str, Callable[[GenerationSettings], str | None]], ...] 
         _interval,
     ),
     ("lora_sync", "an adapter that the vLLM server cannot load", _adapter),
+    ("file_sync", "weights as files that a vLLM server would not get", _files),
     ("transfer", "all weights for a vLLM server from a training without a GPU", _transfer),
 )
 """Code, what it looks for, and what finds the reason, or None."""

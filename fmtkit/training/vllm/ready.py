@@ -51,7 +51,7 @@ def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     if not shared:
         return []
     named = f"GPU {', '.join(shared)}"
-    if plan.config.is_true("trl.vllm_lora_sync"):
+    if plan.config.is_true("trl.vllm_lora_sync") or plan.config.text("trl.vllm_sync") == "file":
         return [f"the vLLM server (process {server.pid}) and the training share {named}"]
     raise OptionError(
         f"the vLLM server (process {server.pid}) runs on {named}, where the training would run too; give "

@@ -138,7 +138,11 @@ def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
     adapters = _adapters(config)
     if adapters:
         environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", **environment}
-    transfer = () if adapters else ("--weight-transfer-config", '{"backend": "nccl"}')
+    transfer = (
+        ()
+        if adapters or sends_files(config)
+        else ("--weight-transfer-config", '{"backend": "nccl"}')
+    )
     arguments = (
         str(Path(model).expanduser()) if model.startswith("~") else model,
         *("--host", str(config.get("vllm.host") or HOST), "--port", str(port_of(config))),
@@ -151,6 +155,11 @@ def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
         *more,
     )
     return ServeCommand(environment, arguments, tuple(_notes(config)))
+
+
+def sends_files(config: Config) -> bool:
+    """Return whether all weights are sent as files."""
+    return config.text("trl.vllm_sync") == "file"
 
 
 def lora_rank(config: Config) -> int | None:

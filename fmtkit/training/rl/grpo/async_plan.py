@@ -15,6 +15,7 @@ _TAKEN = frozenset(
         "async_prefetch",
         "vllm_sync_interval",
         "vllm_lora_sync",
+        "vllm_sync",
         "vllm_request_timeout",
         "skip_zero_advantage_batches",
     }

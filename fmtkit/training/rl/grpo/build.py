@@ -15,8 +15,8 @@ from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
 from fmtkit.training.rl.nemo_gym.session import open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
+from fmtkit.training.rl.rollouts.file_sync import connect, connecting
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
-from fmtkit.training.rl.rollouts.lifeline import guard, limited_requests
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
@@ -94,10 +94,10 @@ def _guarded(job: Job, make: Callable[[], Any]) -> Any:
     if not asks_server(job.trainer):
         return make()
     seconds = job.trainer.get("vllm_server_timeout")
-    with limited_requests(float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT):
-        trainer = make()
     settings = read_rollouts(job.sections.get("rl"), run=job.run)
-    guard(trainer, getattr(trainer, "vllm_generation", trainer), settings.vllm_request_timeout)
+    with connecting(settings, float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT):
+        trainer = make()
+    connect(trainer, getattr(trainer, "vllm_generation", trainer), settings)
     return trainer
 
 

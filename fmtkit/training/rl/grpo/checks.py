@@ -35,7 +35,8 @@ def _lacking_transfer(plan: "Plan") -> str | None:
     """Return why weights cannot be sent from here to a vLLM server."""
     values = {a.name: a.value for a in plan.resolution.trainer.values()}
     in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
-    if not in_server or plan.config.is_true("trl.vllm_lora_sync"):
+    sends_files = plan.config.text("trl.vllm_sync") == "file"
+    if not in_server or sends_files or plan.config.is_true("trl.vllm_lora_sync"):
         return None
     return None if gpus.may_be_there(os.environ) else lacking_transfer("none is visible")
 

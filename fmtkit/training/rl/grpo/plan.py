@@ -23,6 +23,7 @@ IDLE: dict[str, object] = {
     "async_prefetch": False,
     "vllm_sync_interval": 1,
     "vllm_lora_sync": False,
+    "vllm_sync": "nccl",
     "replay_buffer_size": 0,
     "reroll_start_fraction": 1.0,
     "dynamic_sampling": False,

@@ -4,8 +4,8 @@ TRL's client has no time limit. Here each request has one (`trl.vllm_request_tim
 the server is watched: a frozen server accepts requests and answers none, and one with a frozen worker
 answers health checks too, but computes nothing. The run waits for a server that is gone or frozen as long
 as at its start (`trl.vllm_server_timeout`). A signal that asks the run to stop ends the waiting at once. A
-server that was restarted has the base model's weights: an adapter is sent again; full weights cannot be,
-since the NCCL group died with it.
+server that was restarted has the base model's weights: an adapter or files are sent again; weights by NCCL
+cannot be, since its group died with the server.
 """
 
 import os
@@ -24,7 +24,9 @@ from fmtkit.training.run.interrupts import INTERRUPTED
 
 Answer = TypeVar("Answer")
 
-_TRIES = 2
+_ERROR_PAUSES = (2.0, 10.0)
+"""Seconds before each further try after an error inside the server: one whose worker has died says so with a
+status 500 while it is still up, and ends a moment later."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _LOOK = 0.2
 """Seconds between two checks for an answer or a signal."""
@@ -84,13 +86,15 @@ class Lifeline:
         Raises ServerLostError if the server does not come back as it was, TrainingError if it is there
         and refuses.
         """
-        for _ in range(_TRIES):
+        for pause in _ERROR_PAUSES:
             try:
                 return self._limited(call)
             except Exception as error:
-                reason = self.silence(error)
+                reason = _failure(error) or self.silence(error)
                 if reason is None:
                     raise
+                if _failure(error) is not None:
+                    self.pause(pause)
                 self._recover(reason)
         return self.run_once(call)
 
@@ -177,7 +181,7 @@ class Lifeline:
 
     def silence(self, error: Exception) -> str | None:
         """Return why there was no answer, None for other errors; raise for a refusal."""
-        reason = str(error).partition("\n")[0][:500]
+        reason = _reason(error)
         if isinstance(error, ServerLostError):
             raise error
         if _is_refusal(error):
@@ -257,6 +261,18 @@ class _Watch:
         """Return whether one token is generated in time; a long queue may delay it."""
         lifeline = self.lifeline
         return lifeline.ask(partial(lifeline.server.generates, _TOKEN_ANSWER))
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0][:500]
+
+
+def _failure(error: Exception) -> str | None:
+    """Return what an error inside the server says, None for other errors: a status from 500."""
+    status = error.status if isinstance(error, ServerError) else None
+    said = str(error)
+    is_trls = type(error) is Exception and said.startswith("Request failed: 5")
+    return _reason(error) if is_trls or (status is not None and status >= 500) else None
 
 
 def _is_refusal(error: Exception) -> bool:

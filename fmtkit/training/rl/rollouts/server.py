@@ -170,10 +170,12 @@ def wait(
         say(f"the vLLM server is up after {max(paused, time.monotonic() - begun):.0f} s")
 
 
-def check(server: Server, model: str, *, rank: int | None, start: str) -> list[str]:
+def check(
+    server: Server, model: str, *, rank: int | None, start: str, by_files: bool = False
+) -> list[str]:
     """Raise OptionError for a server that cannot make this run's answers; return notes on it.
 
-    `rank` is that of the adapter if only it is sent, None if all weights are sent.
+    `rank` is that of the adapter if only it is sent, None if all weights are sent: by NCCL, or by files.
     """
     served = server.get("/v1/models").get("data")
     if not isinstance(served, list) or not all(isinstance(entry, dict) for entry in served):
@@ -193,7 +195,8 @@ def check(server: Server, model: str, *, rank: int | None, start: str) -> list[s
             f"the vLLM server at {server.url} runs without VLLM_SERVER_DEV_MODE=1, which the transfer "
             f"of weights needs; start it with: {start}"
         ) from error
-    _check_transfer(info, server, rank, start)
+    if not by_files:
+        _check_transfer(info, server, rank, start)
     mode = _part(info, "model_config").get("logprobs_mode")
     if mode in {None, "processed_logprobs"}:
         return []
@@ -264,7 +267,8 @@ def wait_for(job: Job) -> None:
     limit = float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT
     wait(there, limit, say=_say, start=start)
     rank = _rank(job)
-    for note in check(there, job.model, rank=rank, start=start):
+    by_files = job.sections.get("rl", {}).get("vllm_sync") == "file"
+    for note in check(there, job.model, rank=rank, start=start, by_files=by_files):
         _say(f"note: {note}")
 
 

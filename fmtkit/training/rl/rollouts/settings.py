@@ -14,14 +14,16 @@ from fmtkit.training.rl.rollouts.server import REQUEST_SECONDS
 class RolloutSettings:
     """Settings of prefetch, the transfer of weights, time limits and failures.
 
-    `folder` is where versions of the adapter are written for the server to read. With `lora_name` they
-    all have that name, for clients other than the trainer; else each has its own name.
+    `folder` is where versions of the adapter are written for the server to read, or of all weights where
+    `vllm_sync` is `file`. With `lora_name` adapters all have that name, for clients other than the trainer;
+    else each has its own name.
     """
 
     async_prefetch: bool = False
     prefetch_depth: int = 1
     vllm_sync_interval: int = 1
     vllm_lora_sync: bool = False
+    vllm_sync: str = "nccl"
     vllm_request_timeout: float = REQUEST_SECONDS
     rollout_timeout: float = REQUEST_SECONDS
     environment_timeout: float = 600.0
@@ -53,7 +55,8 @@ def read_settings(section: Mapping[str, object] | None, *, run: str | Path) -> R
     """Read the keys of the section `rl` that concern rollouts; other parts read the other keys."""
     names = set(RolloutSettings.__dataclass_fields__) - {"folder", "lora_name", "masked_share"}
     given = {n: v for n, v in (section or {}).items() if n in names and v is not None}
-    folder = Path(run).resolve() / "vllm-adapters"
+    what = "weights" if given.get("vllm_sync") == "file" else "adapters"
+    folder = Path(run).resolve() / f"vllm-{what}"
     return RolloutSettings(**given, folder=folder)  # type: ignore[arg-type]
 
 

@@ -8,13 +8,12 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.rl.rollouts.contract import Rollout, check_place
 from fmtkit.training.rl.rollouts.dialogs_ahead import DialogGeneration
+from fmtkit.training.rl.rollouts.file_sync import connect, connecting
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
-from fmtkit.training.rl.rollouts.lifeline import guard, limited_requests
 from fmtkit.training.rl.rollouts.lora_sync import (
     LoraSync,
     NamedLoraSync,
     check_adapter,
-    without_weight_transfer,
 )
 from fmtkit.training.rl.rollouts.producer import Generation, Producer
 from fmtkit.training.rl.rollouts.server import address
@@ -73,12 +72,7 @@ class RolloutTrainer(GRPOTrainer):
         function = kwargs.get("rollout_func")
         if function is not None:
             kwargs["rollout_func"] = self._checked(function, kwargs["args"])
-        sends_adapter = self.rollouts.vllm_lora_sync
-        seconds = kwargs["args"].vllm_server_timeout
-        with (
-            without_weight_transfer() if sends_adapter else nullcontext(),
-            limited_requests(seconds),
-        ):
+        with connecting(self.rollouts, kwargs["args"].vllm_server_timeout):
             super().__init__(**kwargs)
         self.connect_rollouts()
 
@@ -107,7 +101,7 @@ class RolloutTrainer(GRPOTrainer):
             )
             self.vllm_generation.sync_weights = self.lora_sync
         lifeline = None if self.lora_sync is None else self.lora_sync.lifeline
-        guard(self, self.vllm_generation, self.rollouts.vllm_request_timeout, lifeline)
+        connect(self, self.vllm_generation, self.rollouts, lifeline)
 
     def start_prefetch(self) -> None:
         """Start the prefetch, if it is enabled."""
