@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 import runs
 
+import fmtkit
 from fmtkit.converting import detection
 
 ASKED = [
@@ -238,3 +239,36 @@ OF_TURNS = {
 def test_what_is_harmless_inside_messages_leaves_a_guess_sure(name, made):
     sample = chats(**{name: made})
     assert (open_names(sample), certainty(sample)) == ([], "sure")
+
+
+def test_open_keys_of_messages_are_named_with_a_type_too(tmp_path, capsys):
+    path, out = tmp_path / "rated.jsonl", tmp_path / "out.jsonl"
+    pl.DataFrame(chats(rating=lambda i, _turn: i % 2)).write_ndjson(path)
+    converted = fmtkit.convert([str(path)] * 2, "openai", out)
+    assert converted.open_keys == {"messages[].rating": "a score"}
+    assert converted.warnings == {"open_keys": 2}
+    assert (converted.unread_columns, converted.found(["open_keys"])) == ({}, ("open_keys",))
+    survey = fmtkit.inspect(str(path), "openai")
+    [found] = [one for one in survey.findings if one.code == "open_keys"]
+    assert (found.count, found.share) == (len(SAID), 1.0)
+    assert found.details == {"messages[].rating": "a score"}
+    assert survey.as_dict()["verdict"]["text"].startswith("not read: messages[].rating could be ")
+    assert fmtkit.validate(str(path), "openai").found(["open_keys"]) == ("open_keys",)
+    told = ("convert", str(path), "-t", "openai", "-o", str(out), "--overwrite")
+    done = runs.fmtkit(capsys, *told, "--fail-on", "open_keys")
+    assert done.code == 1
+    assert "messages[].rating  could be a score" in done.err
+
+
+def test_keys_of_messages_that_are_read_carried_or_harmless_are_not_open(tmp_path):
+    sound = [
+        chats(),
+        chats(weight=lambda _i, turn: turn),
+        chats(id=lambda i, turn: f"m{i}-{turn}", lang=lambda _i, _turn: "en"),
+        chats(reasoning_content=lambda i, turn: f"because {i} is so" if turn else None),
+    ]
+    for rows_of in sound:
+        report = fmtkit.convert(rows_of, "openai", tmp_path / "out.jsonl", overwrite=True)
+        assert (report.open_keys, "open_keys" in report.warnings) == ({}, False)
+    rated = chats(rating=lambda i, _turn: i % 2)
+    assert fmtkit.convert(rated, "openai", tmp_path / "all.jsonl", keep="all").open_keys == {}

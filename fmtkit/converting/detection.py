@@ -23,7 +23,7 @@ from fmtkit.converting.open_columns import (
     in_words,
     is_prose,
     open_columns,
-    open_keys,
+    open_keys_of,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
@@ -350,16 +350,7 @@ def open_beside(
         for name, kind in kinds.items()
         if isinstance(kind, DialogKind)
     }
-    keys = (
-        open_keys(
-            path,
-            (row.get(path) for row in sample),
-            {kind.role, kind.content, *kind.row_path},
-            role=kind.role,
-        )
-        for path, kind in dialogs.items()
-    )
-    return (*found, *(one for each in keys for one in each))
+    return (*found, *open_keys_of(dialogs, sample, [sample]).found)
 
 
 def layouts(sample: Sequence[Row], fits: Sequence[Fit]) -> list[tuple[Fit, float]]:

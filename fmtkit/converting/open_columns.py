@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from fmtkit.columns.kinds import DialogKind
 from fmtkit.converting.bound_column import MEDIA
 from fmtkit.converting.known_words import (
     BAD,
@@ -157,6 +158,47 @@ def open_keys(
         and not (len(dialogs) > 1 and _is_told_by_role(one.name, messages, role))
         and not _is_rising(one.name, dialogs)
     )
+
+
+@dataclass(frozen=True)
+class OpenKeys:
+    """The open keys of messages in the first rows, and how many sources and rows of those hold one."""
+
+    found: tuple[OpenColumn, ...] = ()
+    sources: int = 0
+    rows: int = 0
+    of_rows: int = 0
+    """The rows that were looked at."""
+
+
+def open_keys_of(
+    dialogs: Mapping[str, DialogKind], pooled: Sequence[Row], samples: Sequence[Sequence[Row]]
+) -> OpenKeys:
+    """Return the open keys in columns of messages, by their paths; `pooled` are rows of all samples."""
+    found = tuple(
+        one
+        for path, kind in dialogs.items()
+        for one in open_keys(
+            path,
+            (row.get(path) for row in pooled),
+            {kind.role, kind.content, *kind.row_path},
+            role=kind.role,
+        )
+    )
+    if not found:
+        return OpenKeys()
+    names = {tuple(one.name.split("[].", 1)) for one in found}
+    held = [sum(_holds_key(row, names) for row in sample) for sample in samples]
+    return OpenKeys(found, sum(map(bool, held)), sum(held), sum(map(len, samples)))
+
+
+def _holds_key(row: Row, names: Iterable[tuple[str, ...]]) -> bool:
+    for path, key in names:
+        value = row.get(path)
+        messages = value if isinstance(value, list) else ()
+        if any(_is_there(_as_object(message).get(key)) for message in messages):
+            return True
+    return False
 
 
 def _as_object(value: Any) -> Row:

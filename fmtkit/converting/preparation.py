@@ -36,7 +36,14 @@ from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.ignoring import check_ignored, without
 from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
-from fmtkit.converting.open_columns import TEXTS, OpenColumn, beside, open_columns
+from fmtkit.converting.open_columns import (
+    TEXTS,
+    OpenColumn,
+    OpenKeys,
+    beside,
+    open_columns,
+    open_keys_of,
+)
 from fmtkit.converting.reading import ReadPlan
 from fmtkit.converting.rendered_texts import check_unrendered, report_of_file
 from fmtkit.converting.soft_labels import has_soft_labels
@@ -99,6 +106,8 @@ class Job:
     """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
     open_columns: tuple[OpenColumn, ...] = ()
     """Columns that the type does not read and that could hold something to train on."""
+    open_keys: OpenKeys = field(default_factory=OpenKeys)
+    """Keys of messages that the type does not read and that could be such a thing, by the first rows."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Include the code of plugins: their converters are registered where the job is unpickled."""
@@ -293,6 +302,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         canonical,
         text.schema(canonical),
         open_columns=found,
+        open_keys=_open_keys(converters, resolved, samples, settings),
     )
 
 
@@ -490,6 +500,25 @@ def _open_columns(
     read = {name for converter, options in pairs for name in _read_columns(converter, options)}
     rows = _pooled(samples)
     return open_columns(rows, {*read, *settings.keep, *settings.ignore}, beside=beside(first))
+
+
+def _open_keys(
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    samples: Sequence[Sequence[Row]],
+    settings: RowOptions,
+) -> OpenKeys:
+    """Return the open keys of the messages that are read, but for columns that are carried through too."""
+    if _is_complete(converters[0], settings) or converters[0].rows_by:
+        return OpenKeys()
+    dialogs = {
+        path: kind
+        for converter, options in zip(converters, resolved, strict=True)
+        for name, kind in {**converter.columns, **options.kinds}.items()
+        if isinstance(kind, DialogKind)
+        and (path := options.mapping.get(name, converter.path(name))) not in settings.keep
+    }
+    return open_keys_of(dialogs, _pooled(samples), samples)
 
 
 def _pooled(samples: Sequence[Sequence[Row]]) -> list[Row]:

@@ -91,6 +91,7 @@ class Report:
     warnings = Entry[dict[str, int]]()
     unread_columns = Entry[dict[str, int]]()
     open_columns = Entry[dict[str, str]]()
+    open_keys = Entry[dict[str, str]]()
     losses = Entry[dict[str, int]]()
     no_place = Entry[dict[str, int]]()
     bytes_read = Entry[int]()
@@ -144,6 +145,7 @@ def report_of(
             for column in one.open_columns
             if column.name in ledger.unread
         },
+        "open_keys": {key.name: key.could_be for one in jobs for key in one.open_keys.found},
         "fmtkit": version("fmtkit"),
         "schema": {f.name: str(f.type) for f in job.schema},
     }
@@ -151,11 +153,12 @@ def report_of(
 
 
 def _with_extra_columns(warnings: Mapping[str, int], jobs: Sequence[Job]) -> dict[str, int]:
-    """Add the one warning that concerns a source and not a row: it is counted once for each."""
+    """Add the warnings that concern a source and not a row: they are counted once for each."""
     plans = ((plan, job.options.ignore) for job in jobs for plan in job.plans)
     sources = sum(bool({*plan.ignored} - {*ignored}) for plan, ignored in plans)
-    extra = {"extra_columns": sources} if sources else {}
-    return dict(sorted({**warnings, **extra}.items()))
+    keys = sum(job.open_keys.sources for job in jobs)
+    extra = {"extra_columns": sources, "open_keys": keys}
+    return dict(sorted({**warnings, **{code: n for code, n in extra.items() if n}}.items()))
 
 
 def sources_of(job: Job, progress: Progress) -> list[dict[str, Any]]:

@@ -224,6 +224,12 @@ ODD_ROWS: dict[str, Code] = {
         "`fmtkit inspect` prints commands that read it; carry it through (`--keep`), or say that it is "
         "not needed (`--ignore`).",
     ),
+    "open_keys": Code(
+        "keys of messages that the type does not read could be labels, scores or text, by the first rows",
+        "Counted once for each source. `open_keys` in the report says which, and what their values could "
+        "be. Move what is needed into columns that a type reads: a key of messages is neither kept nor "
+        "ignored.",
+    ),
     "extra_columns": Code(
         "columns that the type does not use and neither --keep nor --ignore names",
         "Counted once for each source. `ignored_columns` in the report lists them; carry those that "

@@ -68,6 +68,11 @@ ADVICE: dict[str, Advice] = {
         "they are not needed (--ignore)",
         "warning",
     ),
+    "open_keys": Advice(
+        "keys of messages that nothing reads could be labels, scores or text, by the first rows",
+        "move what is needed into columns that a type reads: a key of messages is neither kept nor ignored",
+        "warning",
+    ),
     "rendered_text": Advice(
         "texts are full of the control tokens of a chat template: they were rendered already",
         "train on them as text (type text) with the template's tokenizer, or get the "

@@ -165,17 +165,8 @@ def _run(
         notes=(*notes, *survey.notes),
     )
     if options.type is None:
-        survey = _without_type(_with_open_keys(survey, best), opened)
+        survey = _without_type(survey, opened)
     return Inspection(survey, fetch, shown, seen.statistics)
-
-
-def _with_open_keys(survey: Survey, best: Guess | None) -> Survey:
-    """Add the open keys of messages to the open columns, where the rows were read as the best guess."""
-    if best is None or best.type != survey.type or best.table != survey.table:
-        return survey
-    columns = {column.name for column in survey.columns}
-    keys = (one for one in best.open if one.name not in columns and "[]." in one.name)
-    return replace(survey, open_columns=(*survey.open_columns, *keys))
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.open_columns import TURNS
+from fmtkit.converting.open_columns import TURNS, OpenKeys
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.converting.unfitting import unfitting, unread
@@ -105,7 +105,8 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     if cutting is not None and options.max_length:
         _note_equal(statistics, cutting)
     found = {one.name: one.could_be for one in fetch.job.open_columns}
-    findings = (*statistics.findings.result(), *_unread(ledger, found))
+    keys = fetch.job.open_keys
+    findings = (*statistics.findings.result(), *_unread(ledger, found), *_of_keys(keys))
     seen = _look_closely(statistics, fetch, rows, findings, options)
     findings = (*findings, *seen.tally.findings())
     tallies = sorted(statistics.tallies.items(), key=_order)
@@ -144,8 +145,19 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         ),
         shown=tuple(seen.shown),
         notes=tuple(_notes(statistics, fetch, viewer)),
-        open_columns=tuple(one for one in fetch.job.open_columns if one.name in ledger.unread),
+        open_columns=(
+            *(one for one in fetch.job.open_columns if one.name in ledger.unread),
+            *keys.found,
+        ),
     )
+
+
+def _of_keys(keys: OpenKeys) -> list[Finding]:
+    """Return the finding for keys of messages that the type does not read, in the first rows."""
+    if not keys.found:
+        return []
+    details = {one.name: one.could_be for one in keys.found}
+    return [Finding("open_keys", keys.rows, keys.rows / keys.of_rows, (), details)]
 
 
 def _unread(ledger: Ledger, found: Mapping[str, str]) -> list[Finding]:

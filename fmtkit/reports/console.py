@@ -159,8 +159,9 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[Part]:
     parts += _codes("bad rows", data["reasons"], REASONS)
     if data["quarantined"] and Path(report.outputs[-1]).is_file():  # else it is on an object store
         parts += _first_bad(Path(report.outputs[-1]))
-    # Not how many sources have extra columns, but which columns they are: in the line below.
-    warnings = {code: n for code, n in data["warnings"].items() if code != "extra_columns"}
+    # Not how many sources have extra columns or keys, but which they are: in the lines below.
+    of_sources = ("extra_columns", "open_keys")
+    warnings = {code: n for code, n in data["warnings"].items() if code not in of_sources}
     parts += _codes("warnings", warnings, WARNINGS)
     parts += _unread(data)
     parts += _lost(data)
@@ -177,9 +178,7 @@ def _report_parts(report: "Report", data: Mapping[str, Any]) -> list[Part]:
 
 
 def _unread(data: Mapping[str, Any]) -> list[Part]:
-    """Name the columns that carry turns and were not read, and what to do."""
-    if not data["unread_columns"]:
-        return []
+    """Name the columns, and the keys of messages, that carry something and were not read, and what to do."""
     found = sorted(data["unread_columns"].items(), key=lambda entry: -entry[1])
     could = data.get("open_columns", {})
     rows = [
@@ -191,7 +190,14 @@ def _unread(data: Mapping[str, Any]) -> list[Part]:
         for name, count in found
     ]
     title = "not read, rows by column (take a type that reads it, --map, --keep or --ignore it):"
-    return [Line(title), Columns((RIGHT, LEFT, LEFT), [*rows], INDENT)]
+    columns: list[Part] = [Line(title), Columns((RIGHT, LEFT, LEFT), [*rows], INDENT)]
+    keys = [
+        (Line(one_line(name), "yellow"), Line(f"could be {what}"))
+        for name, what in data.get("open_keys", {}).items()
+    ]
+    title = "not read, keys of messages (move what is needed into columns that a type reads):"
+    named: list[Part] = [Line(title), Columns((LEFT, LEFT), [*keys], INDENT)]
+    return [*(columns if rows else []), *(named if keys else [])]
 
 
 def _lost(data: Mapping[str, Any]) -> list[Part]:
