@@ -65,7 +65,7 @@ def results(job: Job, data: bytes) -> list[Result]:
         reject.row: (reject.line, reject.code, reject.column, reject.raw) for reject in made.rejects
     }
     assert not set(found) & set(bad)
-    return [bad.get(record, found.get(record)) for record in range(made.rows_read)]
+    return [bad.get(record, found.get(record)) for record in range(made.counts.rows_read)]
 
 
 def alone(job: Job, row: bytes) -> list[Result]:
