@@ -306,6 +306,7 @@ def test_a_template_by_its_name_is_the_plain_one_with_tools(config):
     train(config("grpo", trl=TOOLS, chat_template="qwen3"), dry_run=True)
 
 
+@pytest.mark.slow
 def test_the_plan_judges_templates_for_tools_as_the_installed_trl_does(model):
     from types import SimpleNamespace
 

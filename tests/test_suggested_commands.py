@@ -60,8 +60,14 @@ def suggested(message: str) -> list[str]:
     return ["fmtkit " + part.partition("; or with ")[0] for part in parts]
 
 
+FIRST_IS_FAST = [
+    name if place == 0 else pytest.param(name, marks=pytest.mark.slow)
+    for place, name in enumerate(FILES)
+]
+
+
 @pytest.mark.parametrize("typed", TYPED)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FIRST_IS_FAST)
 def test_a_command_that_convert_suggests_is_the_typed_one_with_a_type(name, typed, run):
     done = run(f"convert {name} {typed}")
     assert done.code == 2
@@ -86,7 +92,7 @@ LOOKED = [
 
 
 @pytest.mark.parametrize("typed", LOOKED)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FIRST_IS_FAST)
 def test_a_command_that_inspect_suggests_has_the_options_of_sources_and_runs(name, typed, run):
     survey = json.loads(run(f"inspect {name} {typed} --json").out)
     commands = [survey["command"], *(one["command"] for one in survey["readings"])]
@@ -142,6 +148,7 @@ def test_convert_inspect_and_the_library_say_the_same_guess_as_certainly(name, r
     assert (said[1] == "sure") == (name in ("pairs.jsonl", "dialogs.jsonl"))
 
 
+@pytest.mark.slow
 def test_a_guess_on_several_sources_is_as_sure_as_on_the_least_sure_one(run):
     for names in ("dialogs.jsonl told.jsonl", "told.jsonl dialogs.jsonl"):
         survey = json.loads(run(f"inspect {names} --json").out)
