@@ -9,6 +9,7 @@ import runs
 
 import fmtkit
 from fmtkit.converting import detection
+from fmtkit.core.errors import OptionError
 
 ASKED = [
     "Name a fruit that grows on trees",
@@ -272,3 +273,22 @@ def test_keys_of_messages_that_are_read_carried_or_harmless_are_not_open(tmp_pat
         assert (report.open_keys, "open_keys" in report.warnings) == ({}, False)
     rated = chats(rating=lambda i, _turn: i % 2)
     assert fmtkit.convert(rated, "openai", tmp_path / "all.jsonl", keep="all").open_keys == {}
+
+
+def test_a_key_of_messages_is_ignored_by_its_name(tmp_path, capsys):
+    path, name = tmp_path / "rated.jsonl", "messages[].rating"
+    pl.DataFrame(chats(rating=lambda i, _turn: i % 2)).write_ndjson(path)
+    report = fmtkit.convert(str(path), "openai", tmp_path / "out.jsonl", ignore=[name])
+    assert (report.open_keys, report.warnings) == ({}, {})
+    told = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json").out)
+    commands = [one["command"] for one in told["readings"] if "--ignore" in one["command"]]
+    assert [shlex.split(one)[5:7] for one in commands] == [["--ignore", name]]
+    sure = json.loads(runs.fmtkit(capsys, "inspect", str(path), "--json", "--ignore", name).out)
+    assert (sure["readings"], sure["open_columns"]) == ([], [])
+    for wrong, words in (
+        ("messages[].ratng", "no message has that key; did you mean 'rating'"),
+        ("messages[].content", "the type reads that key"),
+        ("turns[].rating", "no row has that column"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            fmtkit.convert(str(path), "openai", tmp_path / "no.jsonl", ignore=[wrong])

@@ -1,10 +1,12 @@
-"""Ignoring: source columns that the user says are not needed (`--ignore`)."""
+"""Ignoring: source columns, and keys of messages, that the user says are not needed (`--ignore`)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.columns.kinds import DialogKind
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.messages import MESSAGE_KEYS
 from fmtkit.formats.registry import Converter
 
 if TYPE_CHECKING:
@@ -12,12 +14,38 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+OF_MESSAGES = "[]."
+"""Between a column of messages and a key of them, as in `messages[].rating`."""
+
 
 def without(rows: Iterable[Row], ignored: Sequence[str]) -> list[Row]:
-    """Return the rows without ignored columns, for finding a type; a type that is named reads no less."""
+    """Return the rows without what is ignored, for finding a type; a type that is named reads no less."""
     if not ignored:
         return list(rows)
-    return [{name: value for name, value in row.items() if name not in ignored} for row in rows]
+    keys: dict[str, set[str]] = {}
+    for name in ignored:
+        column, mark, key = name.partition(OF_MESSAGES)
+        if mark:
+            keys.setdefault(column, set()).add(key)
+    return [
+        {
+            name: _without_keys(value, keys[name]) if name in keys else value
+            for name, value in row.items()
+            if name not in ignored
+        }
+        for row in rows
+    ]
+
+
+def _without_keys(messages: Any, keys: set[str]) -> Any:
+    if not isinstance(messages, list):
+        return messages
+    return [
+        {key: value for key, value in message.items() if key not in keys}
+        if isinstance(message, Mapping)
+        else message
+        for message in messages
+    ]
 
 
 def check_ignored(
@@ -26,9 +54,14 @@ def check_ignored(
     resolved: Sequence[TypeOptions],
     samples: Sequence[Sequence[Row]],
 ) -> None:
-    """Raise OptionError where --ignore names a column that no row has, or that is kept or read."""
-    seen = dict.fromkeys(name for sample in samples for row in sample for name in row)
+    """Raise OptionError where --ignore names what no row has, or what is kept or read."""
+    rows = [row for sample in samples for row in sample]
+    seen = dict.fromkeys(name for row in rows for name in row)
     for name in settings.ignore:
+        column = name.partition(OF_MESSAGES)[0]
+        if name not in seen and column != name and column in seen:
+            _check_key(name, _keys_in(rows, column), _read_keys(column, converters, resolved))
+            continue
         if seen and name not in seen:
             near = near_match(name, seen)
             hint = f"did you mean {near!r}?" if near else f"the columns are {', '.join(seen)}"
@@ -42,3 +75,34 @@ def check_ignored(
                     f"--ignore {name}: type {converter.name} reads that column; choose a type that "
                     "does not, or leave --ignore out"
                 )
+
+
+def _check_key(name: str, held: Mapping[str, None], read: Collection[str]) -> None:
+    key = name.partition(OF_MESSAGES)[2]
+    if held and key not in held:
+        near = near_match(key, held)
+        hint = f"did you mean {near!r}?" if near else f"the keys are {', '.join(held)}"
+        raise OptionError(f"--ignore {name}: no message has that key; {hint}")
+    if key in read:
+        raise OptionError(f"--ignore {name}: the type reads that key; leave it out of --ignore")
+
+
+def _keys_in(rows: Iterable[Row], column: str) -> dict[str, None]:
+    lists = (row.get(column) for row in rows)
+    messages = (m for messages in lists if isinstance(messages, list) for m in messages)
+    return dict.fromkeys(key for m in messages if isinstance(m, Mapping) for key in m)
+
+
+def _read_keys(
+    column: str, converters: Sequence[Converter], resolved: Sequence[TypeOptions]
+) -> set[str]:
+    """Return the keys of the messages in a column that a converter reads."""
+    read: set[str] = set()
+    for converter, options in zip(converters, resolved, strict=True):
+        for parameter, kind in {**converter.columns, **options.kinds}.items():
+            path = options.mapping.get(parameter, converter.path(parameter))
+            if isinstance(kind, DialogKind) and path == column:
+                read |= {kind.role, kind.content}
+                if converter.wide:
+                    read |= {name for key in MESSAGE_KEYS for name in key.names}
+    return read

@@ -302,7 +302,9 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         canonical,
         text.schema(canonical),
         open_columns=found,
-        open_keys=_open_keys(converters, resolved, samples, settings),
+        open_keys=_open_keys(
+            converters, resolved, [without(rows, settings.ignore) for rows in samples], settings
+        ),
     )
 
 

@@ -40,17 +40,19 @@ def readings(
         command = as_kto and convert_command(paths, as_kto, sample, given)
         if labels and command:
             made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
-    # A key of messages is no column: it can be neither kept nor ignored.
-    held = {name for row in sample for name in row}
-    opened = (one.name for one in found.open if one.name in held)
+    opened = (one.name for one in found.open)
     names = [n for n in dict.fromkeys([*found.unread, *opened]) if not is_kept(n, given)]
-    if names and not any(c in name for name in names for c in ", \t\n"):
-        # A layout (--to) has no place for columns of others.
-        carried = (("keep", "carried through"),) if to_of(given) is None else ()
-        for flag, meaning in (*carried, ("ignore", "not needed")):
-            command = convert_command(paths, found, sample, given, **{flag: names})
-            if command:
-                made.append(Reading(f"{','.join(names)} {meaning}", command))
+    if not any(c in name for name in names for c in ", \t\n"):
+        # A layout (--to) has no place for columns of others; a key of messages is not carried through alone.
+        held = {name for row in sample for name in row}
+        carried = [name for name in names if name in held] if to_of(given) is None else []
+        for flag, meaning, those in (
+            ("keep", "carried through", carried),
+            ("ignore", "not needed", names),
+        ):
+            said = convert_command(paths, found, sample, given, **{flag: those}) if those else None
+            if said:
+                made.append(Reading(f"{','.join(those)} {meaning}", said))
     return tuple(made)
 
 

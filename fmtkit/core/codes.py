@@ -227,8 +227,8 @@ ODD_ROWS: dict[str, Code] = {
     "open_keys": Code(
         "keys of messages that the type does not read could be labels, scores or text, by the first rows",
         "Counted once for each source. `open_keys` in the report says which, and what their values could "
-        "be. Move what is needed into columns that a type reads: a key of messages is neither kept nor "
-        "ignored.",
+        "be. Move what is needed into columns that a type reads, or say that it is not needed "
+        "(`--ignore 'messages[].rating'`).",
     ),
     "extra_columns": Code(
         "columns that the type does not use and neither --keep nor --ignore names",

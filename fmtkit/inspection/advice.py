@@ -70,7 +70,8 @@ ADVICE: dict[str, Advice] = {
     ),
     "open_keys": Advice(
         "keys of messages that nothing reads could be labels, scores or text, by the first rows",
-        "move what is needed into columns that a type reads: a key of messages is neither kept nor ignored",
+        "move what is needed into columns that a type reads, or say that it is not needed (--ignore "
+        "'messages[].rating')",
         "warning",
     ),
     "rendered_text": Advice(

@@ -195,7 +195,7 @@ def _unread(data: Mapping[str, Any]) -> list[Part]:
         (Line(one_line(name), "yellow"), Line(f"could be {what}"))
         for name, what in data.get("open_keys", {}).items()
     ]
-    title = "not read, keys of messages (move what is needed into columns that a type reads):"
+    title = "not read, keys of messages (move what is needed into columns that a type reads, or --ignore it):"
     named: list[Part] = [Line(title), Columns((LEFT, LEFT), [*keys], INDENT)]
     return [*(columns if rows else []), *(named if keys else [])]
 
