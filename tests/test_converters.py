@@ -43,6 +43,20 @@ def test_a_bad_row_gets_its_code_beside_one_sound_row_only(case: Case, tmp_path:
         assert run(case, source).rejects == [{**reject, "line": 2}]
 
 
+@pytest.mark.parametrize("case", EVERY)
+def test_a_row_with_half_a_surrogate_pair_in_a_name_is_a_bad_one(
+    case: Case, tmp_path: Path
+) -> None:
+    """Also for types that take whole rows, to which a run ended in polars' error."""
+    bad = {reject["line"] for reject in case.lines("quarantine.jsonl")}
+    lines = enumerate(read_lines(case.source), 1)
+    sound = next(line for number, line in lines if number not in bad and line.startswith(b"{"))
+    source = tmp_path / "source.jsonl"
+    source.write_bytes(sound + b"\n" + sound.replace(b"{", b'{"\\ud800": null, ', 1) + b"\n")
+    (reject,) = run(case, source).rejects
+    assert (reject["code"], reject["column"]) == ("invalid_unicode", None)
+
+
 def test_every_case_with_dialogs_has_rendered_rows() -> None:
     missing = [
         str(case) for case in cases() if renders(case) and not case.path("chatml.jsonl").exists()

@@ -31,6 +31,7 @@ from fmtkit.sources.marks import (
     NonFinite,
     Overflow,
     duplicate,
+    fault_of_names,
     faults,
     kind_of,
     marks,
@@ -175,6 +176,7 @@ def _(kind: RowKind, value: Any, path: str, found: Found) -> None:  # noqa: ARG0
     for name, item in value.items():
         for mark in marks(item, name):
             _add(found, mark)
+    _add(found, fault_of_names(value))
     for key in value.twice if isinstance(value, Duplicated) else ():
         _add(found, duplicate(key, key))
 

@@ -31,7 +31,7 @@ from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import Table
 from fmtkit.formats.registry import Converter
 from fmtkit.rendering.content_parts import Cuts, cuts_of
-from fmtkit.sources.marks import Fault, faults_anywhere, is_unicode
+from fmtkit.sources.marks import Fault, fault_of_names, faults_anywhere
 
 
 @dataclass(frozen=True)
@@ -206,10 +206,8 @@ def _ignored_faults(row: Row, used: frozenset[str]) -> list[Fault]:
     for name, value in row.items():
         if name not in used:
             found += faults_anywhere(value, name)
-    # Keys of the row itself; those within a value are marks of the value.
-    if not all(map(is_unicode, row)):
-        found.append(Fault("invalid_unicode", None, "a key holds half a surrogate pair"))
-    return found
+    of_names = fault_of_names(row)
+    return found if of_names is None else [*found, of_names]
 
 
 def bind(

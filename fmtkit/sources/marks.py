@@ -4,6 +4,7 @@ Only columns that are not used may hold such values.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,13 @@ def _holds_giant(value: Any) -> bool:
 def is_unicode(text: str) -> bool:
     """Return whether a string has no unpaired surrogate."""
     return text.isascii() or _LONE.search(text) is None
+
+
+def fault_of_names(row: Mapping[str, Any]) -> Fault | None:
+    """Return the fault of a row with a key of its own that is no text; those in a value are marks of that."""
+    if all(map(is_unicode, row)):
+        return None
+    return Fault("invalid_unicode", None, "a key holds half a surrogate pair")
 
 
 def duplicate(key: str, path: str) -> Fault:
