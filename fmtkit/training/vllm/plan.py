@@ -124,8 +124,8 @@ def _adapter(settings: GenerationSettings) -> str | None:
             f"trl.vllm_lora_sync: vLLM serves only plain LoRA, and {wrong} is {config.get(wrong)}; "
             "leave one of the two out (all weights are sent then)"
         )
-    copies = config.get("vllm.data_parallel_size")
-    if isinstance(copies, int) and copies > 1:
+    copies = _copies(config)
+    if copies:
         return (
             f"trl.vllm_lora_sync: an adapter reaches one of the {copies} copies of "
             "vllm.data_parallel_size; use tensor_parallel_size, or leave vllm_lora_sync out"
@@ -144,13 +144,19 @@ def _files(settings: GenerationSettings) -> str | None:
             "trl.vllm_sync: file sends all weights, and vllm_lora_sync only the adapter; leave one of the "
             "two out"
         )
-    copies = config.get("vllm.data_parallel_size")
-    if isinstance(copies, int) and copies > 1:
+    copies = _copies(config)
+    if copies:
         return (
             f"trl.vllm_sync: file was not tried with the {copies} copies of vllm.data_parallel_size; use "
             "tensor_parallel_size"
         )
     return None
+
+
+def _copies(config: Config) -> int:
+    """Return the number of copies of the model that a server has; 0 where there is one."""
+    copies = config.get("vllm.data_parallel_size")
+    return copies if isinstance(copies, int) and copies > 1 else 0
 
 
 def _transfer(settings: GenerationSettings) -> str | None:
