@@ -10,7 +10,7 @@ from fmtkit.core.errors import FmtkitError, OptionError, OutputExistsError
 from fmtkit.training.config.config import dumps, load
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import run_folder
+from fmtkit.training.run import run_folder, run_lock
 from fmtkit.training.run.run import train
 
 PAIR = {"prompt": "q", "chosen": "a", "rejected": "b"}
@@ -57,6 +57,20 @@ def test_other_files_and_empty_folders_are_in_nobodys_way(tmp_path, config):
     (tmp_path / "run" / "data").mkdir(parents=True)
     (tmp_path / "run" / "notes.md").touch()
     check(config)
+
+
+def test_processes_of_one_run_share_its_folder(tmp_path):
+    with run_lock.held(tmp_path) as lock:
+        lock.share()
+        process = run_lock.RunLock(tmp_path)
+        process.share()
+        lock.release()
+        another = run_lock.RunLock(tmp_path)
+        with pytest.raises(OutputExistsError):
+            another.take()
+        process.release()
+        another.take()
+        another.release()
 
 
 def test_a_folder_with_a_plan_of_ours_is_a_runs_own(tmp_path, config):

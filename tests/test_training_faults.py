@@ -25,6 +25,7 @@ from fmtkit.training.planning import checklist, trainer_rules
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import NEEDS
 from fmtkit.training.planning.trainer_source import UNKNOWN, find_class, installed
+from fmtkit.training.run import run_lock
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
 FAULTS = {
@@ -365,6 +366,16 @@ def test_a_new_run_reads_no_job_of_an_earlier_one(tmp_path):
     raw = run_of(tmp_path)
     assert train(raw, prepare=True).exit_code == 0
     (tmp_path / "run" / "job.json").write_text("{}")
+    assert train(raw, prepare=True).exit_code == 0
+
+
+def test_nothing_is_written_where_another_run_goes_on(tmp_path):
+    raw, run = run_of(tmp_path), tmp_path / "run"
+    with run_lock.held(run):
+        there = sorted(run.iterdir())
+        with pytest.raises(FmtkitError, match="still uses this folder; wait for its end"):
+            train(raw, prepare=True)
+        assert sorted(run.iterdir()) == there
     assert train(raw, prepare=True).exit_code == 0
 
 

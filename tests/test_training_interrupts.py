@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,50 @@ def test_an_interrupted_run_saves_once_leaves_nothing_and_resumes(
     logged = [log["step"] for line in lines if "loss" in (log := json.loads(line))]
     assert logged == list(range(1, step + 3))
     assert json.loads((run / "report.json").read_text())["steps"] == step + 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of it")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_training_ends_with_a_checkpoint_when_its_parent_is_killed(processes, model, tmp_path):
+    config, run = config_of(tmp_path, model), tmp_path / "run"
+    log = tmp_path / "log"
+    with log.open("w") as said:
+        parent = subprocess.Popen(
+            command(config, "--num-processes", str(processes)), stdout=said, stderr=said
+        )
+        while parent.poll() is None and steps(run) < 3:
+            time.sleep(0.1)
+        assert parent.poll() is None, log.read_text()
+        trains = [p for p in psutil.process_iter(["cmdline"]) if is_worker(p, run)]
+        parent.kill()
+        parent.wait()
+        _, alive = psutil.wait_procs(trains, timeout=120)
+    assert alive == []
+    (saved,) = (run / "checkpoints").glob("checkpoint-*")
+    step = json.loads((saved / "trainer_state.json").read_text(encoding="utf-8"))["global_step"]
+    assert f"stopped at step {step}; --resume continues from there" in log.read_text()
+
+
+@pytest.mark.slow
+def test_no_second_run_in_the_folder_of_one_that_goes_on(model, tmp_path):
+    config, run = config_of(tmp_path, model), tmp_path / "run"
+    first = subprocess.Popen(command(config), stderr=subprocess.PIPE, text=True)
+    while first.poll() is None and steps(run) < 1:
+        time.sleep(0.1)
+    (trains,) = [p.pid for p in psutil.process_iter(["cmdline"]) if is_worker(p, run)]
+    for more in ([], ["--resume"]):
+        before = steps(run)
+        second = subprocess.run(command(config, *more), check=False, capture_output=True, text=True)
+        assert second.returncode == 2
+        said = " ".join(second.stderr.split())
+        assert f"{run}: a run that was started earlier still uses this folder" in said, second
+        (named,) = re.findall(r"stop it \(kill ([\d ]+)\) and resume", said)
+        assert {*map(int, named.split())} == {first.pid, trains}
+        assert steps(run) >= before
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=120)
+    assert first.returncode == 130
 
 
 @pytest.mark.slow

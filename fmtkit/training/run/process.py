@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from fmtkit.core import atomic, user_modules
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted
+from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.training.data import data_report
 from fmtkit.training.run import card, curves, failures, interrupts, job, memory, run_page
@@ -31,6 +32,7 @@ from fmtkit.training.run.callbacks import (
 from fmtkit.training.run.interrupts import INTERRUPTED, Stop
 from fmtkit.training.run.job import Job
 from fmtkit.training.run.progress import ProgressBar, preparing
+from fmtkit.training.run.run_lock import RunLock
 from fmtkit.training.trained import merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
@@ -53,6 +55,8 @@ def main(arguments: list[str]) -> int:
     run = Path(arguments[0])
     try:
         with interrupts.handling(stop.take):
+            end_with_parent()
+            RunLock(run).share()
             return train(job.read(run), stop)
     except FmtkitError as error:
         return _print_error(error)

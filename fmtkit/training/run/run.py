@@ -14,6 +14,7 @@ import yaml
 from fmtkit.core import atomic, hub_access, notebook_html, user_modules
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
+from fmtkit.core.parent_death import environment_of_child
 from fmtkit.core.runner import SECTIONS, TRLS_OWN, find
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
@@ -36,7 +37,7 @@ from fmtkit.training.planning.check import Run, run_checks, that_need
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.plan import Plan
 from fmtkit.training.rl.imports import places_of
-from fmtkit.training.run import interrupts, launch, resuming, run_folder
+from fmtkit.training.run import interrupts, launch, resuming, run_folder, run_lock
 from fmtkit.training.run.job import Job, Source
 from fmtkit.training.train_options import TrainOptions
 from fmtkit.training.vllm import gpus
@@ -119,17 +120,19 @@ def train(
     seen = (*weight_names.notes(checked), *first_rows.notes(checked, is_partial=True))
     for note in (*planned.notes, *served, *seen):
         say(note)
-    for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
-        say(remark)
-    for remarks in planned.runner.hooks("remarks"):
-        for remark in remarks(planned):
+    with run_lock.held(planned.run) as lock:
+        for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
             say(remark)
-    if options.prepare:
-        return Outcome(planned, 0)
-    with ExitStack() as running:
-        for servers in planned.runner.hooks("servers"):
-            running.enter_context(servers(planned))
-        exit_code = launched(planned)
+        for remarks in planned.runner.hooks("remarks"):
+            for remark in remarks(planned):
+                say(remark)
+        if options.prepare:
+            return Outcome(planned, 0)
+        lock.share()
+        with ExitStack() as running:
+            for servers in planned.runner.hooks("servers"):
+                running.enter_context(servers(planned))
+            exit_code = launched(planned)
     report = planned.run / "report.json"
     done = exit_code == 0 and report.is_file()
     return Outcome(
@@ -182,8 +185,6 @@ def _prepare(
 ) -> list[str]:
     """Convert the data and write the run folder; return notes on the rows."""
     run = planned.run
-    with atomic.writing(run):
-        run.mkdir(parents=True, exist_ok=True)
     if not (run / run_folder.PLAN).exists():
         # Written first: by the plan, a run that is killed here recognises the folder as its own.
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
@@ -221,7 +222,7 @@ def launched(planned: Plan) -> int:
     """
     keys = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
     named = filter(None, map(planned.config.text, keys))
-    environment = {**os.environ, **hub_access.environment(named)}
+    environment = {**os.environ, **hub_access.environment(named), **environment_of_child()}
     for argument in planned.resolution.of("environment").values():
         environment[argument.name] = str(argument.value)
     home = user_modules.home_of_a_clone()

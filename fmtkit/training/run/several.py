@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from fmtkit.core.parent_death import end_with_parent, environment_of_child
 from fmtkit.training.run.interrupts import INTERRUPTED, handling, is_interruption
 
 
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     relay = _Relay()
     try:
         with handling(relay.take):
+            end_with_parent()
+            os.environ |= environment_of_child()
             code = _run(arguments[0], list(arguments[1:]), relay)
     except KeyboardInterrupt:
         return INTERRUPTED

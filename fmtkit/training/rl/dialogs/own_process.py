@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from fmtkit.core import atomic
+from fmtkit.core import atomic, parent_death
 
 _GRACE = 20.0
 """Seconds for the Gym to stop its servers; it gives each of them a few."""
@@ -32,12 +33,12 @@ def started(
     with log.open("ab") as out:
         # Its own session: Ctrl-C is for the trainer, which saves before it stops.
         return subprocess.Popen(  # noqa: S603
-            words,
+            [sys.executable, "-I", parent_death.__file__, *words],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**settings, "PATH": path},
+            env={**settings, **parent_death.environment_of_child(), "PATH": path},
             start_new_session=True,
         )
 
