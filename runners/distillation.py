@@ -11,5 +11,6 @@ RUNNER = Runner(
     trl=">=1.10,<2",
     needs=frozenset({"teacher"}),
     sections=frozenset({"vllm"}),
-    own=frozenset({"max_length"}),
+    own=frozenset({"max_length", "vllm_sync", "vllm_request_timeout"}),
+    build="fmtkit.training.rl.grpo.build:build_sampling",
 )

@@ -256,3 +256,20 @@ def test_all_weights_cannot_go_to_a_server_from_a_cpu(monkeypatch):
         planning.plan({**keys, "use_cpu": True})
     assert planning.plan({**keys, **sending, "use_cpu": True})
     assert planning.plan({**keys, **files, "use_cpu": True})
+
+
+def test_distillation_sends_its_weights_as_files_or_by_nccl():
+    """TRL's own trainer has no adapters to send; what it would not do is not taken for done."""
+    keys = {**WHOLE, "rl": "distillation", "teacher_model": "a/t", "use_cpu": True}
+    files = planning.plan({**keys, "trl": FILES})
+    assert files.resolution.own["vllm_sync"].value == "file"
+    assert files.resolution.trainer["vllm_mode"].value == "server"
+    for trl in (SERVED, LORA):
+        with pytest.raises(OptionError, match=r"vllm_sync: file sends them as files \[transfer\]"):
+            planning.plan({**keys, "adapter": "lora", "trl": trl})
+    with pytest.raises(
+        OptionError, match=r"files go to a server; set use_vllm: true.*\[file_sync\]"
+    ):
+        planning.plan({**keys, "trl": {"vllm_sync": "file"}})
+    idle = planning.plan({**keys, "trl": {"vllm_request_timeout": 60}})
+    assert "trl.vllm_request_timeout changes nothing without trl.use_vllm" in idle.notes

@@ -286,13 +286,17 @@ def test_all_weights_as_files(plain, model, tmp_path):
     real.say(f"files, every second step: ratios {', '.join(f'{one:.4f}' for one in run.ratios)}")
 
 
-@pytest.mark.parametrize("method", ["rloo", "online_dpo"])
+@pytest.mark.parametrize("method", ["rloo", "online_dpo", "distillation"])
 def test_methods_of_trl_send_files_too(plain, model, tmp_path, method):
     """After the run the server has the weights with which the last batch was answered."""
     keys = whole(model, plain.port) | {"rl": method, "save_strategy": "steps", "save_steps": 1}
-    if method == "online_dpo":
+    if method != "rloo":
         del keys["trl"]["num_generations"]
+    if method == "online_dpo":
         keys |= {"max_new_tokens": keys["trl"].pop("max_completion_length")}
+    if method == "distillation":
+        del keys["trl"]["reward_funcs"]
+        keys |= {"teacher_model": real.make_model(tmp_path / "teacher", seed=1)}
     run = real.training(tmp_path, keys)
     run.ends()
     assert len(run.steps) == 4

@@ -142,7 +142,7 @@ class Runner:
     ignores: Mapping[str, str] = field(default_factory=dict)
     """Argument of the config class -> why its trainer does not honour it."""
     own: frozenset[str] = frozenset()
-    """Arguments that the config class lacks and fmtkit acts on (`max_length`)."""
+    """Arguments that the config class lacks and fmtkit acts on (`max_length`), keys of `trl` among them."""
     features: frozenset[str] = frozenset()
     """Keys of `trl` that its trainer acts on beyond rewards (`TRL_FEATURES`, `OUR_FEATURES`)."""
     cuts: frozenset[str] = frozenset()

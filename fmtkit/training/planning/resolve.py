@@ -95,7 +95,7 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
         with problems.collecting(code, key.name):
             for argument in _arguments(key, value, origin):
                 with problems.collecting(code, _place_of(key, argument)):
-                    if key.to == "trainer" and argument.name in runner.own:
+                    if key.to in {"trainer", "rl"} and argument.name in runner.own:
                         out.own[argument.name] = argument
                     else:
                         _place(out, key, argument, fields)
@@ -203,7 +203,12 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
         elif remark := key.remark(value):
             out.notes.append(remark)
         other = _acts_with(key)
-        if other and value is not False and runner.sections & {"rl"} and _is_idle(config, other):
+        if (
+            other
+            and value is not False
+            and runner.sections & {"rl", "vllm"}
+            and _is_idle(config, other)
+        ):
             out.notes.append(f"{key.name} changes nothing without {other}")
     dead = sorted(name for name in config.settings if _section(name) in runner.idle)
     if dead:

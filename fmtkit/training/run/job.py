@@ -84,6 +84,10 @@ class Job:
         """Return the value of a key that fmtkit itself uses, or None if it is not set."""
         return self.settings.get(name)
 
+    def of_rollouts(self) -> Mapping[str, object]:
+        """Return the keys of `trl` about rollouts: of the section, and those that TRL's own trainer lacks."""
+        return {**self.own, **self.sections.get("rl", {})}
+
 
 def read(run: Path) -> Job:
     """Read a run folder's job; raise ResumeError if it is missing, incomplete or of a different version."""

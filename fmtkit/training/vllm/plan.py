@@ -58,6 +58,10 @@ class GenerationSettings:
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     settings = GenerationSettings(config, chosen, processes_of(config, launching))
+    used = out.trainer.get("use_vllm")
+    if used is not None and used.value is True and chosen.config != ASYNC:
+        # TRL's default is colocate; the documentation uses a server in a second terminal.
+        out.default("vllm_mode", "server", "default of fmtkit")
     port = ready.port_of(config)
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
@@ -161,18 +165,29 @@ def _copies(config: Config) -> int:
 
 def _transfer(settings: GenerationSettings) -> str | None:
     is_whole = settings.serves and not settings.is_fragment
-    sends_files = settings.is_set("vllm_lora_sync") or serve.sends_files(settings.config)
-    if not is_whole or not settings.config.is_true("use_cpu") or sends_files:
+    if not is_whole or not settings.config.is_true("use_cpu"):
         return None
-    return lacking_transfer("use_cpu: true trains without one")
+    return lacking_transfer(settings.config, settings.runner, "use_cpu: true trains without one")
 
 
-def lacking_transfer(why: str) -> str:
-    """Return why all weights cannot be sent to a server: TRL sends them by NCCL, from a GPU."""
+def lacking_transfer(config: Config, runner: Runner, why: str) -> str | None:
+    """Return why all weights cannot be sent to a server: TRL sends them by NCCL, from a GPU.
+
+    None where the trainer of the method sends them in another way.
+    """
+    able = runner.features | runner.own
+    ways = []
+    if "vllm_sync" in able:
+        if serve.sends_files(config):
+            return None
+        ways.append("trl.vllm_sync: file sends them as files")
+    if "vllm_lora_sync" in able:
+        if config.is_true("trl.vllm_lora_sync"):
+            return None
+        ways.append("with adapter: lora, trl.vllm_lora_sync: true sends only the adapter")
     return (
         "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
-        f"{why}; trl.vllm_sync: file sends them as files, and with adapter: lora, trl.vllm_lora_sync: true "
-        "only the adapter"
+        f"{why}; {', or '.join(ways) or 'use_vllm: false samples without a server'}"
     )
 
 

@@ -21,7 +21,7 @@ from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 from fmtkit.training.rl.verifiers.rollout import open_environment
-from fmtkit.training.run.build import Parts, load_class, trainer_inputs
+from fmtkit.training.run.build import Parts, build_trainer, load_class, trainer_inputs
 from fmtkit.training.run.job import Job
 
 
@@ -37,6 +37,11 @@ def build_online(job: Job, parts: Parts) -> Any:
     rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
     make = partial(trainer_class, **inputs, reward_funcs=rewards.functions)
     return watched(job, _guarded(job, make))
+
+
+def build_sampling(job: Job, parts: Parts) -> Any:
+    """Make TRL's own trainer of a method that samples answers without rewards."""
+    return _guarded(job, partial(build_trainer, job, parts))
 
 
 def build_trls_own(job: Job, parts: Parts) -> Any:
@@ -94,7 +99,7 @@ def _guarded(job: Job, make: Callable[[], Any]) -> Any:
     if not asks_server(job.trainer):
         return make()
     seconds = job.trainer.get("vllm_server_timeout")
-    settings = read_rollouts(job.sections.get("rl"), run=job.run)
+    settings = read_rollouts(job.of_rollouts(), run=job.run)
     with connecting(settings, float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT):
         trainer = make()
     connect(trainer, getattr(trainer, "vllm_generation", trainer), settings)
@@ -122,7 +127,7 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
         **_objects(job, parts),
         "rewards": _rewards(job, parts, gym),
         "features": read_settings(section),
-        "rollouts": read_rollouts(section, run=job.run),
+        "rollouts": read_rollouts(job.of_rollouts(), run=job.run),
     }
     if out.get("environment_factory"):
         timings = out["rewards"].failures.timings

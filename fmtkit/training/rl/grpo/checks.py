@@ -35,10 +35,9 @@ def _lacking_transfer(plan: "Plan") -> str | None:
     """Return why weights cannot be sent from here to a vLLM server."""
     values = {a.name: a.value for a in plan.resolution.trainer.values()}
     in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
-    sends_files = plan.config.text("trl.vllm_sync") == "file"
-    if not in_server or sends_files or plan.config.is_true("trl.vllm_lora_sync"):
+    if not in_server or gpus.may_be_there(os.environ):
         return None
-    return None if gpus.may_be_there(os.environ) else lacking_transfer("none is visible")
+    return lacking_transfer(plan.config, plan.runner, "none is visible")
 
 
 def is_online(run: Run) -> bool:

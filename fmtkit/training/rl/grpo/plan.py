@@ -51,11 +51,6 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         out.of("rl")["reward_funcs"] = replace(functions, value=entries.resolved(functions.value))
     if async_plan.is_async(chosen):
         async_plan.derive(out)
-        return
-    used = out.trainer.get("use_vllm")
-    if used is not None and used.value is True:
-        # TRL's default is colocate; the documentation uses a server in a second terminal.
-        out.default("vllm_mode", "server", "default of fmtkit")
 
 
 def _given(out: Resolution) -> dict[str, object]:

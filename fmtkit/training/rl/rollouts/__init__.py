@@ -4,7 +4,7 @@ One class is all that a trainer needs; it sits between TRL's and fmtkit's GRPO t
 
     class FmtkitGRPOTrainer(RolloutTrainer): ...          # rollouts.trainer
     trainer = FmtkitGRPOTrainer(
-        rollouts=read_settings(job.sections.get("rl"), run=job.run),     # rollouts.settings
+        rollouts=read_settings(job.of_rollouts(), run=job.run),     # rollouts.settings
         **rollout_objects(job.sections.get("rl", {}), places),           # rollouts.loading
         model=..., args=..., ...                                         # TRL's own arguments
     )

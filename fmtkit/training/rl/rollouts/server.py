@@ -267,14 +267,14 @@ def wait_for(job: Job) -> None:
     limit = float(seconds) if isinstance(seconds, (int, float)) else TIMEOUT
     wait(there, limit, say=_say, start=start)
     rank = _rank(job)
-    by_files = job.sections.get("rl", {}).get("vllm_sync") == "file"
+    by_files = job.of_rollouts().get("vllm_sync") == "file"
     for note in check(there, job.model, rank=rank, start=start, by_files=by_files):
         _say(f"note: {note}")
 
 
 def _rank(job: Job) -> int | None:
     """Return the rank of the adapter if only it is sent, None if all weights are sent."""
-    if job.sections.get("rl", {}).get("vllm_lora_sync") is not True:
+    if job.of_rollouts().get("vllm_lora_sync") is not True:
         return None
     rank = (job.peft or {}).get("r", _PEFT_RANK)
     return rank if isinstance(rank, int) else _PEFT_RANK
