@@ -314,7 +314,8 @@ def config_of(setting: Setting, method: Method, *, lora: bool) -> Result:
 def by_fmtkit(setting: Setting, config: Mapping[str, Any]) -> Callable[[], list[float]]:
     """Convert the rows and return the training, which is that of fmtkit's training process."""
     import fmtkit
-    from fmtkit.training.run import job, process
+    from fmtkit.training.planning import job
+    from fmtkit.training.run import process
 
     run = _fresh(config)
     fmtkit.train(_written(setting, config), prepare=True)

@@ -9,7 +9,8 @@ from pages import commands, errors, formats, from_axolotl, modules, stub, target
 from fmtkit.core.codes import BAD_ROWS
 from fmtkit.formats import table_schemas
 from fmtkit.inspection.survey_record import survey_schema
-from fmtkit.training.config import config_page, schema
+from fmtkit.training import config_page
+from fmtkit.training.config import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,6 +18,11 @@ FORMER = {
     }.items()
     for name in names.split()
 } | dict.fromkeys(("fmtkit.writing.encoding", "fmtkit.writing.stitching"), "fmtkit.writing.formats")
+FORMER |= {
+    "fmtkit.training.run.build": "fmtkit.training.building.build",
+    "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
+    "fmtkit.training.run.job": "fmtkit.training.planning.job",
+}
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
 
 FORMER_ATTRIBUTES = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import tiny_training as tiny
 
+from fmtkit.training.planning.job import Job
 from fmtkit.training.run import process
-from fmtkit.training.run.job import Job
 
 REWARDS = '''
 """Rewards, tools and rollouts as a user writes them."""
@@ -80,7 +80,7 @@ def steps(work: Job) -> list[dict]:
 
 def trainer_of(work: Job):
     """Return the trainer that a job makes, before it trains."""
-    from fmtkit.training.run.build import make_trainer, parts_of
+    from fmtkit.training.building.build import make_trainer, parts_of
 
     parts = parts_of(work, [])
     return make_trainer(work, parts)

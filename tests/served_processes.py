@@ -11,10 +11,10 @@ import scripted_rollouts as scripted
 import vllm_stub as vllm
 from peft import LoraConfig
 
+from fmtkit.training.building.callbacks import TrainingError, saving
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
-from fmtkit.training.run.callbacks import TrainingError, saving
 
 
 def main(model: str, folder: Path, port: int, ahead: bool) -> None:

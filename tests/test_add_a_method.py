@@ -157,7 +157,7 @@ def test_the_schema_and_the_page_of_keys_know_it(folder: Path) -> None:
     schema = json.loads(fmtkit(folder, "schema", "config").stdout)
     assert "gmpo" in schema["properties"]["rl"]["enum"]
     assert "gmpo" in schema["properties"]["method"]["enum"]
-    python(folder, "-m", "fmtkit.training.config.config_page", "config.md")
+    python(folder, "-m", "fmtkit.training.config_page", "config.md")
     page = (folder / "config.md").read_text(encoding="utf-8")
     assert "| `gmpo` | Prompt | `trl.experimental.gmpo:GMPOTrainer` | rewards | GRPO with" in page
     shipped = json.loads((ROOT / "schemas" / "config.schema.json").read_text(encoding="utf-8"))

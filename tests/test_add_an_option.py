@@ -37,7 +37,8 @@ import generate
 from pages import commands
 
 from fmtkit import library
-from fmtkit.training.config import config, config_page, schema
+from fmtkit.training import config_page
+from fmtkit.training.config import config, schema
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.data.convert_config import _entry

@@ -183,7 +183,7 @@ def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_t
 
 def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_converted(monkeypatch):
     monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
-    monkeypatch.setattr("fmtkit.training.vllm.gpus.may_be_there", lambda _: False)
+    monkeypatch.setattr("fmtkit.training.planning.gpus.may_be_there", lambda _: False)
     keys = {"adapter": "lora", "peft": {"loftq_config": {"loftq_bits": 4}}}
     plan = planning.plan(keys, partial=True)
     found = checks.find_packages(Run(plan))

@@ -319,7 +319,7 @@ def test_a_trainer_learns_the_texts_of_a_template_that_reads_parts(
     pytest.importorskip("trl")
     import tiny_training as tiny
 
-    from fmtkit.training.run import build
+    from fmtkit.training.building import build
 
     source = (Path(parts_model) / "chat_template.jinja").read_text()
     work = tiny.make_job(tmp_path / "run", parts_model, method, table, {"max_steps": 1}, wide=wide)

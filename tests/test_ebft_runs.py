@@ -14,9 +14,9 @@ import runs
 import tiny_training as tiny
 import yaml
 
+from fmtkit.training.building.build import make_trainer, parts_of
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.run import process
-from fmtkit.training.run.build import make_trainer, parts_of
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}
 STRUCTURED = {

@@ -10,13 +10,14 @@ pytest.importorskip("trl")
 import pyarrow.parquet as pq
 import tiny_training as tiny
 
+from fmtkit.training.building import build
+from fmtkit.training.building.callbacks import TrainingError
+from fmtkit.training.building.on_demand import RowsOnDemand
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.few_steps import few_steps
-from fmtkit.training.run import build, process
-from fmtkit.training.run.callbacks import TrainingError
-from fmtkit.training.run.job import Source
-from fmtkit.training.run.on_demand import RowsOnDemand
+from fmtkit.training.planning.job import Source
+from fmtkit.training.run import process
 
 ROWS = 60
 

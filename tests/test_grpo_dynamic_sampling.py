@@ -13,11 +13,11 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.callbacks import saving
 from fmtkit.training.rl.grpo.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
-from fmtkit.training.run.callbacks import saving
 
 HARD = {f"w{n}" for n in range(2, 40, 2)}
 """Prompts whose answers all get one reward: every second one."""

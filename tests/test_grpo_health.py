@@ -3,9 +3,9 @@
 import pytest
 
 from fmtkit.core.runner import HealthLimits, find
-from fmtkit.training.rl.grpo.health import OnlineHealth
-from fmtkit.training.run.callbacks import RunLog, TokenCounter, findings
-from fmtkit.training.run.interrupts import Stop
+from fmtkit.training.building.callbacks import RunLog, TokenCounter, findings
+from fmtkit.training.building.health import OnlineHealth
+from fmtkit.training.building.interrupts import Stop
 
 SOUND = {
     "loss": 0.0,

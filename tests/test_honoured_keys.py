@@ -14,10 +14,12 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import FmtkitError, ResumeError
 from fmtkit.core.runner import find
+from fmtkit.training.building import build
 from fmtkit.training.data import datasets, rows
+from fmtkit.training.planning import freezing
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import build, freezing, resuming, run
-from fmtkit.training.run.job import Job
+from fmtkit.training.planning.job import Job
+from fmtkit.training.run import resuming, run
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "axolotl_examples"
 """What each key of axolotl's examples asks for; users of fmtkit have none."""

@@ -14,9 +14,9 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.core.runner import find, shipped
 from fmtkit.training.config.arguments import fields_of, near_spelling
 from fmtkit.training.config.keys import arguments_of
+from fmtkit.training.config.trainer_source import find_class
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.idle import OURS
-from fmtkit.training.planning.trainer_source import find_class
 
 
 def planned(keys: dict) -> planning.Plan:

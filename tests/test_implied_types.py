@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.data import prerendered
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import prerendered
 
 USER = {"role": "user", "content": "red"}
 GOOD, BAD = ({"role": "assistant", "content": text} for text in ("good", "bad"))

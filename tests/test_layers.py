@@ -53,17 +53,21 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 def test_no_circle_is_closed_by_an_import_within_a_function_or_for_types():
-    """Training still has one, of its plan and its checks; no module of others may join one."""
-    edges = {
-        module_name(path): all_imports(path) & MODULES.keys() for path in sorted(ROOT.rglob("*.py"))
-    }
+    edges = edges_anywhere()
     # The package itself loads its faces on demand.
     left = {name: found - {name, "fmtkit"} for name, found in edges.items() if name != "fmtkit"}
     while ends := {name for name, found in left.items() if not found}:
         left = {name: found - ends for name, found in left.items() if name not in ends}
     while ends := left.keys() - set().union(*left.values()):
         left = {name: found for name, found in left.items() if name not in ends}
-    assert [name for name in left if not name.startswith("fmtkit.training.")] == []
+    assert sorted(left) == []
+
+
+def edges_anywhere() -> dict[str, set[str]]:
+    """Return the modules of ours that each module imports: at its top, in functions and for types."""
+    return {
+        module_name(path): all_imports(path) & MODULES.keys() for path in sorted(ROOT.rglob("*.py"))
+    }
 
 
 PACKAGES = [
@@ -79,6 +83,11 @@ PACKAGES = [
     ("commands",),
 ]
 """Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
+TRAINING = [
+    *("config", "planning", "data", "vllm", "building"),
+    *("rl", "trained", "run", "comparing"),
+]
+"""Packages of fmtkit.training, lowest first."""
 FACES = ("fmtkit.library", "fmtkit.catalogue", "fmtkit.cli")
 
 
@@ -102,6 +111,32 @@ def test_imports_point_down_the_layers_of_packages():
         if layer_of[its] >= layer_of[own]
     }
     assert wrong == set()
+
+
+def training_room(name: str) -> str | None:
+    """Return the package of fmtkit.training that a module is in; None for all others."""
+    parts = name.split(".")
+    return parts[2] if parts[1:2] == ["training"] and parts[2:3] != [] else None
+
+
+def test_every_package_of_training_has_a_layer():
+    folders = {path.parent.name for path in (ROOT / "training").glob("*/__init__.py")}
+    assert folders == set(TRAINING)
+
+
+def test_imports_point_down_the_layers_of_training_wherever_they_stand():
+    layer_of = {name: number for number, name in enumerate(TRAINING)}
+    wrong = {
+        (name, other)
+        for name, found in edges_anywhere().items()
+        if (own := layer_of.get(training_room(name) or "")) is not None
+        for other in found
+        if layer_of.get(training_room(other) or "", -1) > own
+    }
+    assert wrong == set()
+    # What is beside the packages: options, which import nothing of them, and programs that no package knows.
+    beside = {"fmtkit.training.config_page", "fmtkit.training.demo"}
+    assert not {name for name, found in edges_anywhere().items() if found & beside} - beside
 
 
 def test_no_package_knows_the_faces():

@@ -107,7 +107,7 @@ def model(tmp_path_factory):
 def test_any_two_kinds_of_rows_of_a_table_train_together(tmp_path, table, one, other):
     pytest.importorskip("datasets")
     from fmtkit.training.data import rows
-    from fmtkit.training.run.job import Source
+    from fmtkit.training.planning.job import Source
 
     runner = find(METHODS[table])
     work = tiny.make_job(tmp_path, "a/m", "dpo", "Preference")
@@ -171,10 +171,10 @@ def as_messages(row: dict) -> dict:
 
 def prepared(folder: Path, model: str, method: str, *sources: list[dict]):
     """Return the parts of a run over files of rows, and its trainer."""
-    from fmtkit.training.data import datasets
+    from fmtkit.training.building import build
+    from fmtkit.training.data import datasets, prerendered
     from fmtkit.training.planning import plan as planning
-    from fmtkit.training.planning import prerendered
-    from fmtkit.training.run import build, run
+    from fmtkit.training.run import run
 
     entries = []
     for number, rows in enumerate(sources):

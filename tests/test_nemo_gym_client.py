@@ -10,12 +10,12 @@ import pytest
 
 from fmtkit.core import foreign_calls
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.nemo_gym.verify import Verify
-from fmtkit.training.run.callbacks import TrainingError
 
 ROW = '{"responses_create_params":{"input":"2+2?","temperature":1.0},"answer":"4","level":0.10}'
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.building import interrupts
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs import own_process
 from fmtkit.training.rl.nemo_gym import head, launching
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
-from fmtkit.training.run import interrupts
 
 TESTS = Path(__file__).parent
 STANDIN = "from gym_standin import main; main(sys.argv[1:])"

@@ -10,6 +10,7 @@ import pytest
 import tiny_training as tiny
 
 from fmtkit.core import foreign_calls
+from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import COMPLETED, CUT, MISMATCH, NO_TOKENS, NOTHING
 from fmtkit.training.rl.dialogs.environment import EnvReward
@@ -17,7 +18,6 @@ from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.rollout import Rollout, reconstruct
 from fmtkit.training.rl.nemo_gym.settings import GymSettings
 from fmtkit.training.rl.rollouts.contract import problem_of
-from fmtkit.training.run.callbacks import TrainingError
 
 ROW = {"responses_create_params": {"input": "warm?"}, "answer": "tokens [6]"}
 PROMPT = [{"role": "user", "content": "warm?"}]

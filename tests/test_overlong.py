@@ -14,9 +14,10 @@ import tiny_training as tiny
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers import tokens
+from fmtkit.training.building import build
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import build, process
+from fmtkit.training.run import process
 from fmtkit.training.run import run as training_run
 
 LONG = " ".join(["red blue green apple"] * 10)
@@ -150,7 +151,7 @@ def test_a_trainer_cuts_what_is_too_long_and_loses_no_row_in_silence(method, way
     assert said["quarantined"] == said["reasons"].get("too_long", 0)
     rows = sum(pq.read_metadata(file).num_rows for file in (tmp_path / "run").rglob("*.parquet"))
     assert rows == said["converted"]
-    from fmtkit.training.run import job
+    from fmtkit.training.planning import job
 
     process._quiet()
     work = job.read(tmp_path / "run")

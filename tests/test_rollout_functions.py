@@ -13,7 +13,7 @@ import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl import imports
+from fmtkit.training.config import imports
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings

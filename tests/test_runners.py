@@ -11,11 +11,12 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.core.runner import find
+from fmtkit.training.building import build
+from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.config.arguments import fields_of
 from fmtkit.training.data import rows
-from fmtkit.training.run import build, process
-from fmtkit.training.run.callbacks import TrainingError
-from fmtkit.training.run.job import Job
+from fmtkit.training.planning.job import Job
+from fmtkit.training.run import process
 
 RUNS = {
     "sft": "Conversation",

@@ -13,10 +13,11 @@ from runs import fmtkit
 
 from fmtkit.core.errors import OptionError
 from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.training.building import build
 from fmtkit.training.data import inspect_config
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import build, process, run
-from fmtkit.training.run.job import read as read_job
+from fmtkit.training.planning.job import read as read_job
+from fmtkit.training.run import process, run
 
 TURNS = [
     {"from": "system", "value": "big stone", "train": False},

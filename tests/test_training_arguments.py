@@ -9,9 +9,9 @@ import pytest
 
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import shipped
+from fmtkit.training.config.argument_choices import from_annotations
 from fmtkit.training.config.arguments import FORMER_NAMES, fields_of, has_class
 from fmtkit.training.config.keys import table
-from fmtkit.training.planning.argument_choices import from_annotations
 
 pytest.importorskip("trl")
 
@@ -105,7 +105,7 @@ def test_an_argument_has_the_name_that_the_installed_transformers_knows(
     import tiny_training as tiny
 
     from fmtkit.core import runner
-    from fmtkit.training.run import build
+    from fmtkit.training.building import build
 
     work = tiny.make_job(tmp_path, "model", "dpo", "Preference", {"gradient_checkpointing": True})
     older = make_dataclass("Older", [*{*work.trainer} - set(FORMER_NAMES), "output_dir", "run_name", "disable_tqdm", "logging_nan_inf_filter", "dataloader_pin_memory", *FORMER_NAMES.values()], namespace={"__init__": lambda self, **values: self.__dict__.update(values)}, init=False)  # fmt: skip

@@ -18,9 +18,10 @@ import tiny_training as tiny
 from fmtkit.core.errors import ResumeError
 from fmtkit.core.runner import find
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import checkpoints, process, resuming
+from fmtkit.training.run import process, resuming
 from fmtkit.training.run import run as runs
-from fmtkit.training.run.checkpoints import Expected
+from fmtkit.training.trained import checkpoints
+from fmtkit.training.trained.checkpoints import Expected
 
 STATE = "trainer_state.json"
 

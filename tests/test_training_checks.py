@@ -11,10 +11,11 @@ import tiny_training as tiny
 
 import fmtkit
 from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
-from fmtkit.training.planning import checklist, checks
+from fmtkit.training.planning import checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run.job import Source
+from fmtkit.training.planning.job import Source
+from fmtkit.training.run import checklist
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError, TokenizerError
+from fmtkit.training.building import build
+from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.run import build, failures, process
+from fmtkit.training.run import failures, process
 from fmtkit.training.run import run as training_run
-from fmtkit.training.run.callbacks import TrainingError
 
 
 def keys_of(folder: Path, model: object, **keys) -> dict[str, object]:
@@ -260,7 +261,7 @@ def test_weights_are_loaded_in_bfloat16(adapter, model, tmp_path):
     import torch
 
     run = prepared(keys_of(tmp_path, model, bf16=True, **({"adapter": adapter} if adapter else {})))
-    from fmtkit.training.run import job
+    from fmtkit.training.planning import job
 
     process._quiet()
     work = job.read(run)

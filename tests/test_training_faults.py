@@ -15,17 +15,17 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import shipped
-from fmtkit.training import train
-from fmtkit.training.config import config_page, keys
+from fmtkit.training import config_page, train
+from fmtkit.training.config import keys
 from fmtkit.training.config.arguments import fields_of, has_class
 from fmtkit.training.config.config import load
 from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.trainer_source import UNKNOWN, find_class, installed
 from fmtkit.training.config.yaml_file import parse
-from fmtkit.training.planning import checklist, trainer_rules
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import trainer_rules
 from fmtkit.training.planning.check import NEEDS
-from fmtkit.training.planning.trainer_source import UNKNOWN, find_class, installed
-from fmtkit.training.run import run_lock
+from fmtkit.training.run import checklist, run_lock
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
 FAULTS = {
@@ -221,7 +221,7 @@ def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
 def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
     code = (
         "import sys\n"
-        "from fmtkit.training.planning import trainer_source\n"
+        "from fmtkit.training.config import trainer_source\n"
         "have = trainer_source.installed\n"
         "missing = lambda name: None if name in ('trl', 'transformers') else have(name)\n"
         "trainer_source.installed = missing\n"

@@ -11,8 +11,8 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
 from fmtkit.training.config import config_words
+from fmtkit.training.data import prerendered as finished_text
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import prerendered as finished_text
 
 TEXTS = {"prompt": "q", "chosen": "a", "rejected": "b"}
 MESSAGES = {

@@ -9,7 +9,7 @@ import pytest
 
 from fmtkit.core import user_modules
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl import imports
+from fmtkit.training.config import imports
 
 KEY = "trl.reward_funcs"
 
@@ -100,7 +100,7 @@ def test_a_module_that_fails_is_told_with_its_line(tmp_path):
 def test_an_installed_package_is_found_from_any_folder(tmp_path):
     """An editable install is on no path of its own; the current folder is not its either."""
     code = (
-        "from pathlib import Path; from fmtkit.training.rl import imports;"
+        "from pathlib import Path; from fmtkit.training.config import imports;"
         f"imports.check('k', 'fmtkit.rewards.accuracy', [Path({str(tmp_path)!r})])"
     )
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
@@ -136,7 +136,7 @@ if __name__ == "__mp_main__":
     user_modules.serve(sys.argv[1:])
 if __name__ == "__main__":
     from pathlib import Path
-    from fmtkit.training.rl import imports
+    from fmtkit.training.config import imports
     function = imports.load("k", "scores.score", [Path(sys.argv[1])])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(function, [1]))

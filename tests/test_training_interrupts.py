@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from fmtkit.core.runner import find
-from fmtkit.training.run import interrupts
-from fmtkit.training.run.callbacks import RunLog, TokenCounter
-from fmtkit.training.run.interrupts import Stop
+from fmtkit.training.building import interrupts
+from fmtkit.training.building.callbacks import RunLog, TokenCounter
+from fmtkit.training.building.interrupts import Stop
 
 ARGS = SimpleNamespace(world_size=1, device="cpu")
 

@@ -45,7 +45,7 @@ def test_every_key_of_the_documents_sections_is_known():
 
 @as_pinned
 def test_the_page_of_keys_is_that_of_the_table():
-    from fmtkit.training.config import config_page
+    from fmtkit.training import config_page
 
     page = Path(__file__).parent.parent / "docs" / "config.md"
     assert page.read_text(encoding="utf-8") == config_page.text()

@@ -6,8 +6,8 @@ import pytest
 
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.training.config.config import load
-from fmtkit.training.run.launch import PROFILES, make
-from fmtkit.training.vllm import gpus
+from fmtkit.training.planning import gpus
+from fmtkit.training.planning.launch import PROFILES, make
 
 RUN = Path("runs/x")
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fmtkit.core.runner import find
-from fmtkit.training.run import curves
-from fmtkit.training.run.callbacks import (
+from fmtkit.training.building.callbacks import (
     METRICS,
     LossWatchdog,
     RunLog,
@@ -16,7 +15,8 @@ from fmtkit.training.run.callbacks import (
     findings,
     out_of_memory,
 )
-from fmtkit.training.run.interrupts import Stop
+from fmtkit.training.building.interrupts import Stop
+from fmtkit.training.run import curves
 from fmtkit.training.run.progress import described
 
 

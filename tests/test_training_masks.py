@@ -17,8 +17,9 @@ from fmtkit.inspection.masks import Masking
 from fmtkit.inspection.shown_rows import Place, RowViewer
 from fmtkit.rendering import row_templates
 from fmtkit.tokenizers import tokens
-from fmtkit.training.run import build, process
-from fmtkit.training.run.job import Job, Source
+from fmtkit.training.building import build
+from fmtkit.training.planning.job import Job, Source
+from fmtkit.training.run import process
 
 TABLE = {
     "sft": "Conversation",

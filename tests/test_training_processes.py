@@ -17,10 +17,11 @@ import runs
 import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.planning import checks
+from fmtkit.training.building import build
+from fmtkit.training.planning import checks, launch
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import build, launch, process, run, several
+from fmtkit.training.run import process, run, several
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
 ONLINE = {"reward_funcs": ["rewards.length"], "num_generations": 2, "max_completion_length": 4}

@@ -11,7 +11,7 @@ import tiny_training as tiny
 from fmtkit.core.tables import TABLES
 from fmtkit.training.data import rows
 from fmtkit.training.data.trained_messages import identity_source
-from fmtkit.training.run.job import Job, Source
+from fmtkit.training.planning.job import Job, Source
 
 
 @pytest.fixture

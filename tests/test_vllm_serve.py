@@ -15,7 +15,8 @@ from fmtkit.commands import environment
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.config.keys import table
-from fmtkit.training.vllm import gpus, ready, serve
+from fmtkit.training.planning import gpus
+from fmtkit.training.vllm import ready, serve
 
 RUN = {"base_model": "a/m", "rl": "grpo", "trl": {"use_vllm": True}}
 LORA = {**RUN, "adapter": "lora", "trl": {"use_vllm": True, "vllm_lora_sync": True}}

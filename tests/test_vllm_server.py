@@ -16,13 +16,13 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.callbacks import TrainingError, saving
 from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts import server
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
-from fmtkit.training.run.callbacks import TrainingError, saving
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from fmtkit.core.tables import TABLES
 from fmtkit.training import demo
 from fmtkit.training.config.arguments import FORMER_NAMES, fields_of
-from fmtkit.training.planning import checklist
+from fmtkit.training.planning import job
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import job, run
+from fmtkit.training.run import checklist, run
 
 WORDS = [
     "red",

@@ -30,7 +30,7 @@ IMPORTED = (
     ),
     *(
         "fmtkit.training.run.run",
-        "fmtkit.training.planning.checklist",
+        "fmtkit.training.run.checklist",
         "fmtkit.training.config.keys",
     ),
     *(

@@ -15,7 +15,7 @@ from fmtkit.reports.console import aligned, errors, output, print_json, show
 
 if TYPE_CHECKING:
     from fmtkit.training.comparing.comparison import Comparison, Example
-    from fmtkit.training.planning.plan import Groups
+    from fmtkit.training.planning.run_plan import Groups
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.trying import Item, Trial
 

@@ -26,13 +26,23 @@ Need = Literal["reference", "teacher", "rewards", "reward_model"]
 Head = Literal["causal", "score", "steps"]
 MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
 
-Hook = Literal["derive", "datasets", "missing", "check", "remarks", "servers", "features"]
+Hook = Literal[
+    "derive",
+    "datasets",
+    "missing",
+    "models",
+    "lacking_device",
+    "check",
+    "remarks",
+    "servers",
+    "features",
+]
 TRLS_OWN = "trl"
 """Name of the variant that trains with TRL's own trainer, on a TRL that fmtkit's was not made for."""
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ebft": ("fmtkit.training.rl.ebft.plan",),
-    "rl": ("fmtkit.training.rl.grpo.plan",),
+    "rl": ("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.grpo.checks"),
     "vllm": ("fmtkit.training.vllm.plan",),
     "nemo_gym": ("fmtkit.training.rl.nemo_gym.plan", "fmtkit.training.rl.nemo_gym.run"),
     "verifiers": ("fmtkit.training.rl.verifiers.plan", "fmtkit.training.rl.verifiers.run"),
@@ -43,6 +53,8 @@ They are loaded for the methods that take the section, and may define: `derive(c
 resolution, launch)`, which checks the section's keys and sets what follows from them;
 `datasets(config)` and `missing(config)`, instead of the run's datasets, and the keys still to be set;
 `features(config)`, the set keys that only fmtkit's own trainer honours;
+`models(plan)`, the key and the name of each model that a key of the section loads; `lacking_device(plan)`,
+why the run would find no GPU that it needs;
 `check(plan)` before anything is converted; `remarks(plan)` on the converted rows; `servers(plan)`, a
 context manager around the training processes.
 """
@@ -227,7 +239,7 @@ class Runner:
         """Return the function that makes the trainer."""
         online = "fmtkit.training.rl.grpo.build:build_online"
         return self.build or (
-            online if "rewards" in self.needs else "fmtkit.training.run.build:build_trainer"
+            online if "rewards" in self.needs else "fmtkit.training.building.build:build_trainer"
         )
 
 

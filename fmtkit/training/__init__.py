@@ -7,14 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan, plan
+    from fmtkit.training.planning.plan import plan
+    from fmtkit.training.planning.run_plan import Plan
     from fmtkit.training.run.run import Outcome, train
 
 __all__ = ["Outcome", "Plan", "plan", "train"]
 
 _MODULES = {
     "Outcome": "run.run",
-    "Plan": "planning.plan",
+    "Plan": "planning.run_plan",
     "plan": "planning.plan",
     "train": "run.run",
 }

@@ -17,8 +17,9 @@ from fmtkit.training.comparing.alignment import Aligned, Numbers, align
 from fmtkit.training.comparing.prepared import Form, Prepared
 from fmtkit.training.comparing.rules import ONLY, RULES, Difference, Judge
 from fmtkit.training.comparing.spool import Row, Spool
-from fmtkit.training.planning.plan import Plan, plan
-from fmtkit.training.planning.prerendered import settled
+from fmtkit.training.data.prerendered import settled
+from fmtkit.training.planning.plan import plan
+from fmtkit.training.planning.run_plan import Plan
 
 _AROUND = 12
 """Tokens shown before the first that differs, and from it on."""

@@ -13,9 +13,9 @@ from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.prepared import Form, last_trained
 from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
-from fmtkit.training.planning.plan import Plan
+from fmtkit.training.planning.job import Job
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.run import run
-from fmtkit.training.run.job import Job
 
 _FORMS: Mapping[str, Form] = {
     "Conversation": "tokens",
@@ -65,7 +65,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 
     Raises what a run raises before its training process is started.
     """
-    from fmtkit.training.run.build import load_tokenizer
+    from fmtkit.training.building.build import load_tokenizer
 
     plan = replace(plan, run=folder, test_datasets=())
     text = plan.template_text()

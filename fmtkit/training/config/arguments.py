@@ -1,6 +1,6 @@
 """What the arguments of installed classes take: names, types, defaults, choices and their first sentence.
 
-All of it is read from the installed files (fmtkit.training.planning.trainer_source), so that a plan needs no
+All of it is read from the installed files (fmtkit.training.config.trainer_source), so that a plan needs no
 torch, and a new version of TRL needs no new line here.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from fmtkit.core.errors import DependencyError, OptionError, near_match
-from fmtkit.training.planning import argument_choices
-from fmtkit.training.planning.trainer_source import UNKNOWN, Class, find_class, installed
+from fmtkit.training.config import argument_choices
+from fmtkit.training.config.trainer_source import UNKNOWN, Class, find_class, installed
 
 REMOVED: dict[str, str] = {
     "evaluation_strategy": "it is eval_strategy now",

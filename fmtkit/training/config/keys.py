@@ -39,7 +39,7 @@ from fmtkit.training.config.arguments import (
     near_spelling,
 )
 from fmtkit.training.config.key import Key
-from fmtkit.training.planning.trainer_source import installed
+from fmtkit.training.config.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."

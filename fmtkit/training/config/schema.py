@@ -18,7 +18,7 @@ from fmtkit.training.config.keys import (
     find_key,
     table,
 )
-from fmtkit.training.planning.trainer_source import installed
+from fmtkit.training.config.trainer_source import installed
 
 
 def build() -> Schema:

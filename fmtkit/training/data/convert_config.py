@@ -25,9 +25,11 @@ from fmtkit.reports.fail_on import check_codes
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
-from fmtkit.training.planning.dataset_entries import TOKENIZER_DEFAULT, template_source
-from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
-from fmtkit.training.planning.prerendered import settled
+from fmtkit.training.data.prerendered import settled
+from fmtkit.training.planning.chat_templates import TOKENIZER_DEFAULT, template_source
+from fmtkit.training.planning.plan import plan
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 from fmtkit.writing.outputs import Destination, destination, hub_folder
 
 _IN_THE_TRAINER = ("fraction", "weight", "max_samples")

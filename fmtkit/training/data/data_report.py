@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import NothingWrittenError
-from fmtkit.training.run.job import Job
+from fmtkit.training.planning.job import Job
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 
 def data_remarks(plan: "Plan") -> list[str]:

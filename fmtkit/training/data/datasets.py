@@ -29,15 +29,16 @@ from fmtkit.sources.splits import check_file
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.enough_rows import convert_first
-from fmtkit.training.planning.dataset_entries import SEED, plugin_files, template_source, turn_rule
-from fmtkit.training.planning.few_steps import few_steps
-from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.planning.chat_templates import template_source
+from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
+from fmtkit.training.planning.job import WITHOUT, Source
 from fmtkit.training.planning.resolve import length_policy
-from fmtkit.training.rl.imports import places_of
-from fmtkit.training.run.job import WITHOUT, Source
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 
 if TYPE_CHECKING:
     from fmtkit.converting.splitting import Split
@@ -87,7 +88,7 @@ def prepare(
     """
     train: list[Source] = []
     evaluation: list[Source] = []
-    limits = few_steps(plan)
+    limits = plan.limits
     first = None if limits is None else limits.first
     entries = [
         _entry(plan, dataset, plan.run / "data" / f"{index:02}", template_text, split=True)

@@ -14,10 +14,13 @@ from fmtkit.inspection.masks import Masking
 from fmtkit.training.config import config_words
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, specs_of
-from fmtkit.training.planning.dataset_entries import template_source, turn_rule
-from fmtkit.training.planning.plan import DatasetPlan, Plan, plan
-from fmtkit.training.planning.prerendered import settled
-from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.data.prerendered import settled
+from fmtkit.training.planning.chat_templates import template_source
+from fmtkit.training.planning.dataset_entries import turn_rule
+from fmtkit.training.planning.job import WITHOUT
+from fmtkit.training.planning.plan import plan
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 
 
 def inspect_config(

@@ -24,7 +24,7 @@ from fmtkit.training.data.trained_messages import (
     identity_source,
     is_text_row,
 )
-from fmtkit.training.run.job import Job, Source
+from fmtkit.training.planning.job import Job, Source
 
 if TYPE_CHECKING:
     from fmtkit.rendering.tracing import Fault, Request

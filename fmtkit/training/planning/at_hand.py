@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from fmtkit.training.planning.resolve import Resolution
-from fmtkit.training.vllm import gpus
+from fmtkit.training.planning import gpus
+from fmtkit.training.planning.types import Resolution
 
 Values = Mapping[str, Any]
 

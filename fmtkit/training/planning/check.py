@@ -3,19 +3,14 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core.runner import SECTIONS, Refusal, Runner
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem, Problems
-from fmtkit.training.planning.resolve import Resolution
-from fmtkit.training.run.job import Source
-from fmtkit.training.run.launch import Launch
-
-if TYPE_CHECKING:
-    from fmtkit.training.planning.dataset_entries import Reading
-    from fmtkit.training.planning.first_rows import FirstRows
-    from fmtkit.training.planning.plan import Plan
+from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import FirstRows, Launch, Reading, Resolution
 
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]
 
@@ -37,7 +32,7 @@ class Subject:
     runner: Runner
     resolution: Resolution = field(default_factory=Resolution)
     launching: Launch = field(default_factory=lambda: Launch((), "one process"))
-    readings: tuple[tuple[str, Entry, "Reading"], ...] = ()
+    readings: tuple[tuple[str, Entry, Reading], ...] = ()
     """Datasets whose type is understood: dotted name, entry, reading."""
 
 
@@ -45,7 +40,7 @@ class Subject:
 class Run:
     """What checks examine of a complete plan, and later of its rows."""
 
-    plan: "Plan"
+    plan: Plan
     resume: bool = False
     trains_here: bool = True
     """Whether the training processes start on this machine, from this command."""
@@ -53,7 +48,7 @@ class Run:
     """Whether models that are not here may be looked for on the hub."""
     train: tuple[Source, ...] = ()
     evaluation: tuple[Source, ...] = ()
-    first_rows: Mapping[str, "FirstRows"] = field(default_factory=dict)
+    first_rows: Mapping[str, FirstRows] = field(default_factory=dict)
     """Dotted name of a local dataset -> what its first rows became, before anything is converted."""
 
     @property

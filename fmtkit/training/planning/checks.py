@@ -23,19 +23,15 @@ from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
-from fmtkit.training.planning import refusals
+from fmtkit.training.planning import gpus, refusals, weight_files
 from fmtkit.training.planning.check import Run, Subject
-from fmtkit.training.planning.resolve import Resolution
-from fmtkit.training.rl.grpo import checks as online
-from fmtkit.training.run import checkpoints
-from fmtkit.training.run.job import Source
-from fmtkit.training.run.launch import Launch
-from fmtkit.training.vllm import gpus
+from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.types import Launch, Resolution
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 _LOOK = 1000
 """Rows of a file that are checked where a few are enough."""
@@ -59,7 +55,7 @@ _OWN_HEADS = frozenset(_HEADS.values())
 def find_absent_models(run: Run) -> Iterator[Problem]:
     """Yield models, tokenizers and adapters that do not exist; hub ids only where the hub may be queried."""
     named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
-    named += [("trl.reward_funcs", name) for name in online.reward_models(run.plan)]
+    named += [one for models in run.plan.runner.hooks("models") for one in models(run.plan)]
     for key, name in named:
         if run.asks_hub or _is_here_if_anywhere(key, name) or Path(name).expanduser().exists():
             yield from _caught(key, lambda: _check_there(key, name, asks_hub=run.asks_hub))  # noqa: B023 - called at once
@@ -122,8 +118,8 @@ def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
 
 def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
     """Return what is wrong with the weight files, or that there are none where they are needed locally."""
-    faults = [checkpoints.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
-    faults += [checkpoints.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
+    faults = [weight_files.missing_shard(file) for file in sorted(folder.glob("*.index.json"))]
+    faults += [weight_files.fault_of_file(f) for f in sorted(folder.glob("*.safetensors"))]
     if needed and not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
         faults.append("it holds no file of weights")
     return next(filter(None, faults), None)
@@ -152,7 +148,7 @@ def find_device(run: Run) -> str | None:
     plan = run.plan
     what = _needing_cuda(plan.config, plan.resolution, plan.launch)
     if what is None or gpus.may_be_there(os.environ):
-        return online.lacking_device(plan)
+        return next(filter(None, (why(plan) for why in plan.runner.hooks("lacking_device"))), None)
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
 
 
@@ -445,7 +441,7 @@ def _check_head(model: str, file: Path, runner: Runner) -> None:
 
 def _facts(model: str, file: Path) -> dict[str, Any]:
     """Read a model's config.json; raise OptionError for one that is not a JSON object."""
-    fault = checkpoints.fault_of_file(file)
+    fault = weight_files.fault_of_file(file)
     facts = None if fault else json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
         raise OptionError(f"base_model: {model}: {fault or 'config.json holds no object'}")
@@ -466,7 +462,7 @@ def _largest_id(tokenizer: Tokenizer, given: Mapping[str, object]) -> int:
 def _check_vocabulary(plan: "Plan", name: str, largest: int) -> None:
     """Raise OptionError for a tokenizer with ids that the model has no embedding for."""
     file = Path(plan.model or "").expanduser() / "config.json"
-    if plan.config.get("tokens") or not file.is_file() or checkpoints.fault_of_file(file):
+    if plan.config.get("tokens") or not file.is_file() or weight_files.fault_of_file(file):
         # What `tokens` adds makes the embeddings grow; a config that is not JSON is recognised by its head.
         return
     facts = _facts(plan.model or "", file)

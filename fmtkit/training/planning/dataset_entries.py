@@ -3,17 +3,14 @@
 This is the one place where training meets the names of formats.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from fmtkit.columns.documents import Continuation
 from fmtkit.columns.text_formats import PLACEHOLDERS, parse_format
 from fmtkit.converting import type_options, typenames
 from fmtkit.converting.user_functions import find_function
-from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.messages import FLAGS, ROLES, SHAREGPT_ROLES
 from fmtkit.core.runner import Runner
@@ -23,11 +20,12 @@ from fmtkit.rendering import template_sources
 from fmtkit.sources.paths import local_files
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
+from fmtkit.training.planning import chat_templates
 from fmtkit.training.planning.check import Subject
-from fmtkit.training.rl.imports import places_of
-from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.planning.types import Reading
 
 _OPTION_KEYS = [
     "field_messages",
@@ -45,42 +43,12 @@ _OPTION_KEYS = [
     "pairs",
     "split_thinking",
 ]
-TOKENIZER_DEFAULT = template_sources.TOKENIZER_DEFAULT
 SEED = 42
 """The seed of transformers, if a config sets none."""
-RENDERED = "prerendered text"
-"""Where a run's template comes from if all of its rows are text: it has none, and the model keeps its own."""
-FALLBACK = "tokenizer_default_fallback_"
-"""Prefix of the name of a template for tokenizers without one."""
 _FILE_TYPES = frozenset({"json", "csv", "parquet", "arrow", "text"})
 _SUFFIXES = frozenset(
     {".json", ".jsonl", ".parquet", ".csv", ".arrow", ".gz", ".zst", ".txt", ".tsv", ".ndjson"}
 )
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A dataset's type as the pipeline takes it, and the template that it names, if any."""
-
-    type: str
-    tables: tuple[str, ...]
-    template: str | None = None
-    is_text: bool = False
-    """Whether its rows are prerendered text, which is trained on as it is."""
-    is_segments: bool = False
-    """Whether its rows are segments of text, which no template writes."""
-    options: Mapping[str, object] = field(default_factory=dict)
-    is_plain: bool = False
-    """Whether its rows are no conversations: steps of solutions, or tokens of text."""
-    function: bool = False
-    """Whether the type is a user function."""
-    source: str = ""
-    """Name of the type's converters; the type itself where it is empty."""
-
-    @property
-    def needs_template(self) -> bool:
-        """Return whether its rows are messages, which a chat template renders."""
-        return not (self.is_text or self.is_segments or self.is_plain)
 
 
 def plugin_files(config: Config) -> tuple[str, ...]:
@@ -160,7 +128,7 @@ def _listed(names: object) -> list[object]:
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     """Note which template is used, and which keys of the run no dataset's type reads."""
     option = "mask_thinking_ce"
-    lines = list(_template_notes(config))
+    lines = list(chat_templates.template_notes(config))
     if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
         lines.append(
             f"ebft.{option} changes nothing: only ebft_reasoning.transform_strided separates thinking "
@@ -223,120 +191,6 @@ def _options(entry: Entry) -> dict[str, object]:
         if short in entry:
             mappings[key] = entry[short]
     return options | ({"message_property_mappings": mappings} if mappings else {})
-
-
-def template_of(
-    config: Config, readings: tuple[Reading, ...], *, samples: bool = False
-) -> tuple[str, str]:
-    """Return the run's chat template and where it was set; WITHOUT where no row needs one.
-
-    Prerendered text is trained on as it is, beside messages too, which the template renders.
-
-    Raises OptionError where two types, or a type and the configuration, name different ones, or where a
-    template is named and all rows are prerendered text, unless the method `samples` from prompts: then the
-    template is for others that may ask, such as a reward.
-    """
-    named = _templates(config, readings)
-    if len(named) > 1:
-        both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
-        raise OptionError(f"a model has one chat template, but these differ: {both}")
-    texts = [reading.type for reading in readings if reading.is_text]
-    is_plain = bool(readings) and not any(reading.needs_template for reading in readings)
-    if is_plain and texts and named and set(named) != {"identity"} and not samples:
-        raise OptionError(
-            f"{next(iter(named))} is a template, but {texts[0]} holds prerendered text; "
-            "leave the template out, or give rows of messages"
-        )
-    if is_plain and (not named or (texts and not samples)):
-        return WITHOUT, RENDERED if texts else "rows that no template renders"
-    name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
-    return _at_hand(name, config), origin
-
-
-def _at_hand(name: str, config: Config) -> str:
-    """Return the template that a name means if it depends on the model's tokenizer."""
-    if name in template_sources.OF_THE_TOKENIZER:
-        return TOKENIZER_DEFAULT
-    if not name.startswith(FALLBACK):
-        return name
-    tokenizer = config.text("tokenizer_config") or config.text("base_model") or ""
-    return name.removeprefix(FALLBACK) if _lacks_template(tokenizer) else TOKENIZER_DEFAULT
-
-
-def _lacks_template(tokenizer: str) -> bool:
-    """Return whether a tokenizer that is on this machine has no chat template."""
-    folder = Path(tokenizer).expanduser()
-    if not folder.is_dir():
-        file = hub_access.cached(tokenizer, "tokenizer_config.json")
-        if file is None:
-            return False
-        folder = file.parent
-    try:
-        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        settings = {}
-    text = settings.get("chat_template") if isinstance(settings, dict) else None
-    return not (text or (folder / "chat_template.jinja").is_file())
-
-
-def _template_notes(config: Config) -> Iterator[str]:
-    """Yield notes on templates that the model's tokenizer brings."""
-    entries = (*config.datasets, *config.test_datasets)
-    named = [config.get("chat_template"), *(entry.get("chat_template") for entry in entries)]
-    for name in dict.fromkeys(map(str, named)):
-        if name in template_sources.OF_THE_TOKENIZER:
-            yield (
-                f"chat_template: {name} is axolotl's copy of a model's own template: that of the "
-                "tokenizer is used; name a different one, or a FILE.jinja, if the model has none"
-            )
-        elif name.startswith(FALLBACK):
-            yield f"chat_template: {name}: {_at_hand(name, config)} is taken"
-
-
-def template_source(config: Config, template: tuple[str, str]) -> str:
-    """Return the source of the run's template: a name or a file; for `jinja` its file or its text."""
-    name, _ = template
-    if name != "jinja":
-        return name
-    entries = (*config.datasets, *config.test_datasets)
-    named = (config.get("chat_template_jinja"), *(e.get("chat_template_jinja") for e in entries))
-    source = next((str(text) for text in named if text is not None), None)
-    if source is None:
-        raise OptionError(
-            "chat_template: jinja: give its text or FILE.jinja as chat_template_jinja"
-        )
-    return source
-
-
-def template_text(config: Config, template: tuple[str, str], *, is_plain: bool) -> str | None:
-    """Return the text of the run's template: plain, or its training variant; None for the tokenizer's own."""
-    name, origin = template
-    if name in {TOKENIZER_DEFAULT, WITHOUT}:
-        return None
-    named_by_type = origin.startswith("type ")
-    find = template_sources.find_family if named_by_type else template_sources.find_model_template
-    found = find(template_source(config, template))
-    # The training variant marks the replies, and keeps earlier turns as they were.
-    return found.source if is_plain else found.training or found.source
-
-
-def _templates(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
-    """Return every template that is named, and where."""
-    named: dict[str, str] = {}
-    for reading in readings:
-        if reading.template is not None:
-            named.setdefault(reading.template, f"type {reading.type}")
-    for entry in (*config.datasets, *config.test_datasets):
-        if "chat_template" in entry:
-            named.setdefault(str(entry["chat_template"]), "key datasets.chat_template")
-        elif "chat_template_jinja" in entry:
-            named.setdefault("jinja", "key datasets.chat_template_jinja")
-    template = config.text("chat_template")
-    if config.get("chat_template_jinja") is not None:
-        template = "jinja"
-    if template is not None:
-        named.setdefault(template, "key chat_template")
-    return named
 
 
 def _mapping(value: object) -> dict[str, object]:
@@ -529,7 +383,7 @@ def _has_text(config: Config, key: str) -> bool:
 
 
 def _missing_template(name: str, key: str) -> Iterator[Problem]:
-    name = name.removeprefix(FALLBACK)
+    name = name.removeprefix(chat_templates.FALLBACK)
     try:
         template_sources.find_model_template(name)
     except FmtkitError as error:

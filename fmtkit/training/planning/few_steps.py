@@ -6,22 +6,16 @@ ones are enough. Each condition names what would otherwise read other rows, or d
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fmtkit.training.config.slices import slice_of
+from fmtkit.training.planning import launch
 from fmtkit.training.planning.resolve import length_policy
-from fmtkit.training.run import launch
-
-if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import FewSteps
 
 _DROPPING = frozenset({"drop", "fail"})
 """What becomes of longer rows by the conversion, so that the trainer finds none to drop or to cut."""
 _MOST_BATCHES = 50
-_ROWS_PER_BATCH = 200
-"""Tokenizing one batch costs 40 ms with a small tokenizer, most of them for the hashes by which `datasets`
-names its results; they grow with the vocabulary (not measured). A row of 1 KB costs 1.2 ms otherwise."""
 _OF_ALL_ROWS = (
     *("val_set_size", "dataset_exact_deduplication", "max_samples", "weight", "fraction"),
     *("pairs", "on_error", "max_errors"),
@@ -29,49 +23,7 @@ _OF_ALL_ROWS = (
 """Keys of a run or a dataset whose effect depends on how many rows there are in all."""
 
 
-@dataclass(frozen=True)
-class FewSteps:
-    """How many rows the steps of a run draw, and why more of them must be read or tokenized."""
-
-    steps: int
-    batches: int
-    rows: int
-    all_tokenized: str | None
-    """Why every row is tokenized before the first step; None where only those that are drawn are."""
-    all_converted: str | None
-    """Why every row is converted; None where only the first ones are."""
-
-    @property
-    def on_demand_from(self) -> int | None:
-        """Return from how many rows on they are tokenized when they are drawn; None where all are before."""
-        if self.all_tokenized is not None:
-            return None
-        return max(2 * self.rows, _ROWS_PER_BATCH * self.batches)
-
-    @property
-    def first(self) -> int | None:
-        """Return how many rows are converted; None for all."""
-        return self.rows if self.all_converted is None else None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the limits as plain values."""
-        return {
-            "rows": self.rows,
-            "tokenizes_all": self.all_tokenized,
-            "converts_all": self.all_converted,
-        }
-
-    def described(self) -> tuple[str, str]:
-        """Return what is limited, and why not more."""
-        if self.all_tokenized is not None:
-            return "all are converted and tokenized", self.all_tokenized
-        drawn = f"of {self.on_demand_from:,} rows or more only those drawn are tokenized"
-        if self.all_converted is not None:
-            return f"{drawn}; all are converted", self.all_converted
-        return f"{drawn}, and only the first ones converted", "they are taken in their order"
-
-
-def few_steps(plan: "Plan") -> FewSteps | None:
+def few_steps(plan: Plan) -> FewSteps | None:
     """Return what `max_steps` of a plan limits; None where it is not set."""
     values = _values(plan)
     steps = values.get("max_steps")
@@ -89,11 +41,11 @@ def few_steps(plan: "Plan") -> FewSteps | None:
     return FewSteps(steps, steps * accumulated, rows, tokenized, converted)
 
 
-def _values(plan: "Plan") -> Mapping[str, object]:
+def _values(plan: Plan) -> Mapping[str, object]:
     return {a.name: a.value for a in plan.resolution.trainer.values()}
 
 
-def _all_tokenized(plan: "Plan", values: Mapping[str, object]) -> Iterator[str]:
+def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
     """Yield each reason for which rows that no step draws are tokenized as well."""
     if not plan.runner.prepares_rows:
         yield f"the trainer of {plan.method} reads every row before its first step"
@@ -118,7 +70,7 @@ def _many(batches: int) -> list[str]:
     return [f"more than {_MOST_BATCHES} batches are tokenized faster all at once"]
 
 
-def _all_converted(plan: "Plan", values: Mapping[str, object]) -> Iterator[str]:
+def _all_converted(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
     """Yield each reason for which rows after the first ones are converted as well."""
     if values.get("train_sampling_strategy") != "sequential":
         yield "the sampler draws among all rows; curriculum_sampling takes them in their order"

@@ -1,47 +1,18 @@
 """What the first rows of local datasets show before a run: the checks and the notes of a plan.
 
-`fmtkit.training.planning.dataset_samples` reads them.
+`fmtkit.training.data.dataset_samples` reads them.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-import pyarrow as pa
-
-from fmtkit.core.errors import FmtkitError, OptionError, TokenizerError
+from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.training.config import config_words
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.types import FirstRows
 
 _LEFT_OUT = "content_dropped"
-
-
-@dataclass(frozen=True)
-class FirstRows:
-    """What the first rows of a dataset became."""
-
-    source: str = ""
-    """The dataset, as the plan names it."""
-    tables: tuple[pa.Table, ...] = ()
-    """The converted rows of each file, as they are before the trainer renders them."""
-    columns: frozenset[str] | None = None
-    """The columns of all rows of the dataset, the first ones or not; None where they are not known."""
-    read: int = 0
-    is_all: bool = False
-    """Whether these are all rows of the dataset."""
-    written: int = 0
-    """Rows that were made: to train on, or to evaluate on."""
-    at_most: int | None = None
-    """Rows that the whole dataset makes, at most; None if that is not known, or more than it matters."""
-    too_long: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    """Code -> rows that are bad for it."""
-    warnings: Mapping[str, int] = field(default_factory=dict)
-    bad: str = ""
-    """The first bad row: file, line, code and reason."""
-    error: FmtkitError | None = None
-    """Why the dataset cannot be read at all."""
 
 
 def find_unreadable(run: Run) -> Iterator[Problem]:

@@ -10,7 +10,8 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.core.messages import ROLES
 from fmtkit.core.tables import table_for
 from fmtkit.formats.registry import Converter
-from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 
 _KINDS = ("image", "audio", "video")
 _FEW = 3

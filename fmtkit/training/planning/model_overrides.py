@@ -9,9 +9,9 @@ from pathlib import Path
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.trainer_source import module_named
+from fmtkit.training.planning import weight_files
 from fmtkit.training.planning.check import Run
-from fmtkit.training.planning.trainer_source import module_named
-from fmtkit.training.run import checkpoints
 
 _KEY = "overrides_of_model_config"
 _OF_ANY = frozenset({"rope_theta", "rope_scaling", "partial_rotary_factor"})
@@ -23,7 +23,7 @@ _SIZES = frozenset({"hidden_size", "intermediate_size", "vocab_size", "head_dim"
 def find(run: Run) -> Iterator[Problem]:
     """Yield overrides of names that the model's config does not have, and of sizes."""
     given, file = run.plan.config.get(_KEY), Path(run.plan.model or "").expanduser() / "config.json"
-    if not isinstance(given, Mapping) or not file.is_file() or checkpoints.fault_of_file(file):
+    if not isinstance(given, Mapping) or not file.is_file() or weight_files.fault_of_file(file):
         return
     facts = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(facts, Mapping):
@@ -48,7 +48,7 @@ def find(run: Run) -> Iterator[Problem]:
 def settings_of(config: Config) -> frozenset[str]:
     """Return every name that the config of a local text model may have; none where that is not known."""
     file = Path(config.text("base_model") or "").expanduser() / "config.json"
-    if not file.is_file() or checkpoints.fault_of_file(file):
+    if not file.is_file() or weight_files.fault_of_file(file):
         return frozenset()
     facts = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(facts, Mapping):

@@ -7,10 +7,11 @@ from fmtkit.core.runner import DEFAULT, Runner, guess, methods
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
+from fmtkit.training.planning import freezing
 from fmtkit.training.planning.check import Subject
 from fmtkit.training.planning.dataset_entries import plugin_files, plugins
-from fmtkit.training.planning.resolve import Resolution, length_policy
-from fmtkit.training.run import freezing
+from fmtkit.training.planning.resolve import length_policy
+from fmtkit.training.planning.types import Resolution
 
 
 def _method(config: Config, runner: Runner) -> str | None:

@@ -1,7 +1,6 @@
 """The arguments of each class: where every key goes, what follows from several keys, and who set them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import SECTIONS, Runner
@@ -10,72 +9,15 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
 from fmtkit.training.config.problem import Problems
-from fmtkit.training.planning.trainer_source import installed
-from fmtkit.training.run import launch
-from fmtkit.training.run.job import ALL_LINEAR, BY_DEVICE
+from fmtkit.training.config.trainer_source import installed
+from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
+from fmtkit.training.planning.types import Argument, Launch, Resolution
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
 _TRL_LENGTH = 1024
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 _SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument, its value and its origin."""
-
-    name: str
-    value: object
-    origin: str
-
-
-Arguments = Mapping[str, Argument]
-
-
-@dataclass
-class Resolution:
-    """The arguments of each destination, and the notes of the plan."""
-
-    trainer: dict[str, Argument] = field(default_factory=dict)
-    model: dict[str, Argument] = field(default_factory=dict)
-    peft: dict[str, Argument] = field(default_factory=dict)
-    quantization: dict[str, Argument] = field(default_factory=dict)
-    teacher: dict[str, Argument] = field(default_factory=dict)
-    own: dict[str, Argument] = field(default_factory=dict)
-    sections: dict[str, dict[str, Argument]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def of(self, destination: str) -> dict[str, Argument]:
-        """Return the arguments of a destination."""
-        own = {
-            "trainer": self.trainer,
-            "model": self.model,
-            "peft": self.peft,
-            "quantization": self.quantization,
-            "teacher": self.teacher,
-        }
-        return own[destination] if destination in own else self.sections.setdefault(destination, {})
-
-    @property
-    def is_quantized(self) -> bool:
-        """Return whether bitsandbytes quantizes the weights, which needs a CUDA device."""
-        return bool(self.quantization) and "config_class" not in self.quantization
-
-    def put(self, destination: str, argument: Argument) -> None:
-        """Set an argument; two keys that set it to different values are an error."""
-        where = self.of(destination)
-        before = where.get(argument.name)
-        if before is not None and before.value != argument.value and not _is_default(before):
-            raise OptionError(
-                f"{argument.origin} sets {argument.name} to {argument.value!r}, "
-                f"but {before.origin} sets it to {before.value!r}; keep one"
-            )
-        where[argument.name] = argument
-
-    def default(self, name: str, value: object, origin: str) -> None:
-        """Set an argument of the trainer that nothing has set yet."""
-        self.trainer.setdefault(name, Argument(name, value, origin))
 
 
 def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
@@ -244,15 +186,11 @@ def _section(name: str) -> str:
     return name.partition(".")[0] if "." in name else ""
 
 
-def _is_default(argument: Argument) -> bool:
-    return argument.origin.startswith("default of ")
-
-
 def derive(
     config: Config,
     chosen: Runner,
     out: Resolution,
-    launching: launch.Launch,
+    launching: Launch,
     problems: Problems,
 ) -> None:
     """Set the arguments that follow from several keys, or from none; collect contradictions."""

@@ -10,8 +10,8 @@ from functools import cache
 
 from fmtkit.core.errors import near_match
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.trainer_source import find_class, module_named
 from fmtkit.training.planning.check import Subject
-from fmtkit.training.planning.trainer_source import find_class, module_named
 
 _FUNCTIONS = "TYPE_TO_SCHEDULER_FUNCTION"
 """The table of transformers.optimization from a schedule to its function."""

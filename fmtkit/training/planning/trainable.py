@@ -16,10 +16,10 @@ from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule
-from fmtkit.training.run.launch import processes_of
+from fmtkit.training.planning.launch import processes_of
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 _ROWS = 64
 """Rows that are turned into Python values at a time: usually the first one has something to learn."""

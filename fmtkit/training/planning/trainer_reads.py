@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from fmtkit.training.config.trainer_source import UNKNOWN, Class, Module, imported_modules
 from fmtkit.training.planning.trainer_rules import (
     Frame,
     State,
@@ -21,7 +22,6 @@ from fmtkit.training.planning.trainer_rules import (
     parameters_of,
     value_of,
 )
-from fmtkit.training.planning.trainer_source import UNKNOWN, Class, Module, imported_modules
 
 _FOLLOWED = ("trl", "fmtkit")
 """Packages whose functions are followed; no other one knows the arguments that TRL adds."""

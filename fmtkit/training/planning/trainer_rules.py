@@ -18,17 +18,11 @@ from typing import Any, cast
 
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
 from fmtkit.training.planning import model_overrides, refusals
 from fmtkit.training.planning.check import Run, Subject
-from fmtkit.training.planning.resolve import Argument
-from fmtkit.training.planning.trainer_source import (
-    UNKNOWN,
-    Class,
-    class_named,
-    find_class,
-    installed,
-)
-from fmtkit.training.run.launch import processes_of
+from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.types import Argument
 
 _DEEPEST = 12
 _PASSED = frozenset(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.config.problem import Problem
+from fmtkit.training.planning import freezing, weight_files
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import checkpoints, freezing
 
 _HEADS = ("lm_head", "score", "classifier")
 """Heads that a weight file may lack: tied to the embedding, or made for the method."""
@@ -125,11 +125,11 @@ def _weights(folder: Path) -> dict[str, int]:
 
     None where they are elsewhere, or are joined on loading.
     """
-    files = (f for f in folder.glob("*.safetensors") if checkpoints.fault_of_file(f) is None)
-    shapes = [checkpoints.shapes_of(file) for file in sorted(files)]
+    files = (f for f in folder.glob("*.safetensors") if weight_files.fault_of_file(f) is None)
+    shapes = [weight_files.shapes_of(file) for file in sorted(files)]
     weights = {name: len(shape) for one in shapes for name, shape in one.items()}
     for index in sorted(folder.glob("*.safetensors.index.json")):
-        if checkpoints.fault_of_file(index) is None and checkpoints.missing_shard(index):
+        if weight_files.fault_of_file(index) is None and weight_files.missing_shard(index):
             return {}
     return {} if any("expert" in name for name in weights) else weights
 

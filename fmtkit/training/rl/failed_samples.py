@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fmtkit.training.run.callbacks import BetweenStepsError, RunLog
+from fmtkit.training.building.callbacks import BetweenStepsError, RunLog
 
 ROLLOUT_ERROR = "rollout_error"
 """Column in which a rollout function gives the reason for each answer that failed; None for the others."""

@@ -1,1 +1,1 @@
-"""A run: its folder, its processes, the trainer they build, and its results."""
+"""A run: its folder, its processes, and its results."""

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fmtkit.training.run.callbacks import METRICS
+from fmtkit.training.building.callbacks import METRICS
 
 _ALWAYS_OUT = frozenset({"step", "seconds", "epoch", "total_flos"})
 PICTURE = "curves.png"

@@ -7,9 +7,9 @@ those of the rendered text.
 
 from typing import Any
 
+from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.data.rows import rendered
-from fmtkit.training.run.build import Parts, load_class, trainer_inputs
-from fmtkit.training.run.job import Job
+from fmtkit.training.planning.job import Job
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:

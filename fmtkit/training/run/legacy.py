@@ -7,8 +7,7 @@ they are tokenized here.
 from types import SimpleNamespace
 from typing import Any
 
-from fmtkit.training.data.rows import rendered
-from fmtkit.training.run.build import (
+from fmtkit.training.building.build import (
     Parts,
     build_trainer,
     load_class,
@@ -16,7 +15,8 @@ from fmtkit.training.run.build import (
     processes_of,
     trainer_inputs,
 )
-from fmtkit.training.run.job import Job
+from fmtkit.training.data.rows import rendered
+from fmtkit.training.planning.job import Job
 
 
 def build_bco(job: Job, parts: Parts) -> Any:

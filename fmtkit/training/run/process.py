@@ -19,9 +19,8 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted
 from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
-from fmtkit.training.data import data_report
-from fmtkit.training.run import card, curves, failures, interrupts, job, memory, run_page
-from fmtkit.training.run.callbacks import (
+from fmtkit.training.building import interrupts
+from fmtkit.training.building.callbacks import (
     LossWatchdog,
     RunLog,
     TokenCounter,
@@ -29,11 +28,14 @@ from fmtkit.training.run.callbacks import (
     out_of_memory,
     saving,
 )
-from fmtkit.training.run.interrupts import INTERRUPTED, Stop
-from fmtkit.training.run.job import Job
+from fmtkit.training.building.interrupts import INTERRUPTED, Stop
+from fmtkit.training.data import data_report
+from fmtkit.training.planning import job
+from fmtkit.training.planning.job import Job
+from fmtkit.training.run import curves, failures, memory, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
 from fmtkit.training.run.run_lock import RunLock
-from fmtkit.training.trained import merging
+from fmtkit.training.trained import card, merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
 _CONNECTED: list[Any] = []
@@ -76,8 +78,8 @@ def train(work: Job, stop: Stop | None = None) -> int:
     """Train, save the model and write the report; return the exit code."""
     from transformers.utils import logging
 
+    from fmtkit.training.building.build import make_trainer, parts_of, processes_of, runner_of
     from fmtkit.training.rl.rollouts.server import wait_for
-    from fmtkit.training.run.build import make_trainer, parts_of, processes_of, runner_of
 
     speak: Any = logging
     speak.disable_progress_bar()

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import ResumeError
+from fmtkit.training.planning import job
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import checkpoints, job
+from fmtkit.training.trained import checkpoints
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 _FREE_TO_CHANGE = frozenset(
     {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_strategy", "eval_steps"}

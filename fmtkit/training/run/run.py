@@ -16,31 +16,30 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
 from fmtkit.core.parent_death import environment_of_child
 from fmtkit.core.runner import SECTIONS, TRLS_OWN, find
+from fmtkit.training.building import interrupts
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
+from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED, Problems
-from fmtkit.training.data import datasets
+from fmtkit.training.data import dataset_samples, datasets
+from fmtkit.training.data import prerendered as finished_text
 from fmtkit.training.data.data_report import data_remarks
 from fmtkit.training.data.datasets import Watching
 from fmtkit.training.planning import (
     at_hand,
-    checklist,
     checks,
-    dataset_samples,
     first_rows,
+    gpus,
+    launch,
     weight_names,
 )
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import prerendered as finished_text
 from fmtkit.training.planning.check import Run, run_checks, that_need
-from fmtkit.training.planning.few_steps import few_steps
-from fmtkit.training.planning.plan import Plan
-from fmtkit.training.rl.imports import places_of
-from fmtkit.training.run import interrupts, launch, resuming, run_folder, run_lock
-from fmtkit.training.run.job import Job, Source
+from fmtkit.training.planning.job import Job, Source
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.run import checklist, resuming, run_folder, run_lock
 from fmtkit.training.train_options import TrainOptions
-from fmtkit.training.vllm import gpus
 from fmtkit.training.vllm import ready as vllm_ready
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
@@ -240,7 +239,7 @@ def launched(planned: Plan) -> int:
 
 def _killed(planned: Plan) -> Exception:
     """Return the error for a process that the system killed without a message."""
-    from fmtkit.training.run.callbacks import out_of_memory
+    from fmtkit.training.building.callbacks import out_of_memory
 
     trainer = {a.name: a.value for a in planned.resolution.of("trainer").values()}
     return out_of_memory(
@@ -331,7 +330,7 @@ def job_of(
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
         processes=launch.processes_of(config, plan.launch),
-        on_demand_from=limits.on_demand_from if (limits := few_steps(plan)) else None,
+        on_demand_from=plan.limits.on_demand_from if plan.limits else None,
     )
 
 

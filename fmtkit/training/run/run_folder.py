@@ -13,12 +13,12 @@ from fmtkit.core.atomic import writing
 from fmtkit.core.errors import OutputExistsError
 from fmtkit.core.records import read_json
 from fmtkit.training.config import config
+from fmtkit.training.planning import job
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import job
 from fmtkit.writing.outputs import refuse_sources
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 PLAN = "plan.json"
 SETTINGS = ("config.yaml", PLAN, "accelerate.yaml", job.FILE)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from fmtkit.core.parent_death import end_with_parent, environment_of_child
-from fmtkit.training.run.interrupts import INTERRUPTED, handling, is_interruption
+from fmtkit.training.building.interrupts import INTERRUPTED, handling, is_interruption
 
 
 class _Relay:

@@ -6,8 +6,8 @@ TRL's own trainer for this is gone after 1.13; the task is that of `transformers
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.run.build import Parts, load_class, trainer_inputs
-from fmtkit.training.run.job import Job
+from fmtkit.training.building.build import Parts, load_class, trainer_inputs
+from fmtkit.training.planning.job import Job
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:

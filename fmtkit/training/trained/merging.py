@@ -15,8 +15,7 @@ from typing import Any
 
 from fmtkit.core import atomic
 from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
-from fmtkit.training.run import card
-from fmtkit.training.trained import trained_model
+from fmtkit.training.trained import card, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 MERGED = "merged"

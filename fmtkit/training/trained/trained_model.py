@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.core import hub_access
 from fmtkit.core.errors import OptionError, ResumeError, UnknownNameError
 from fmtkit.core.options import refuse_empty
-from fmtkit.training.run import checkpoints, job
+from fmtkit.training.planning import job, weight_files
+from fmtkit.training.trained import checkpoints
 
 if TYPE_CHECKING:
     from fmtkit.core.runner import Head
-    from fmtkit.training.run.job import Job
+    from fmtkit.training.planning.job import Job
 
 ADAPTER = "adapter_config.json"
 _HEADS: Mapping[str, "Head"] = {"SEQ_CLS": "score", "TOKEN_CLS": "steps"}
@@ -123,8 +124,8 @@ def _named(folder: Path, name: str, expected: checkpoints.Expected) -> Path:
 def _fault(folder: Path) -> str | None:
     """Return what is wrong with the files of weights in a folder; None if they are complete."""
     files = [p for p in sorted(folder.iterdir()) if p.suffix in {".safetensors", ".bin"}]
-    faults = (checkpoints.fault_of_file(file) for file in files)
-    indices = (checkpoints.missing_shard(index) for index in folder.glob("*.index.json"))
+    faults = (weight_files.fault_of_file(file) for file in files)
+    indices = (weight_files.missing_shard(index) for index in folder.glob("*.index.json"))
     return next(filter(None, (*faults, *indices)), None if files else "it holds no weights")
 
 
@@ -155,7 +156,7 @@ def load_tokenizer(trained: TrainedModel) -> Any:
 
     is_saved = (trained.folder / "tokenizer_config.json").is_file()
     if not is_saved and trained.job is not None:
-        from fmtkit.training.run import build
+        from fmtkit.training.building import build
 
         return build.load_tokenizer(trained.job)
     with loading(str(trained.folder) if is_saved else trained.base, "tokenizer"):
@@ -211,7 +212,7 @@ def load_whole(trained: TrainedModel, dtype: str | None = None) -> Any:
 def _pretrained(trained: TrainedModel, place: Path | str, dtype: str | None) -> Any:
     import torch
 
-    from fmtkit.training.run import build
+    from fmtkit.training.building import build
 
     where = str(place) if Path(place).is_dir() else trained.base
     revision = trained.job.model_arguments.get("revision") if trained.job is not None else None

@@ -12,7 +12,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import written
-from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
@@ -379,7 +379,7 @@ def _ends(tokenizer: Any) -> list[int]:
 
 def _beta(trained: TrainedModel) -> float | None:
     """Return beta where the method has a reference model, else None."""
-    from fmtkit.training.run import build
+    from fmtkit.training.building import build
 
     assert trained.job is not None
     runner = build.runner_of(trained.job)

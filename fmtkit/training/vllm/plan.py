@@ -3,14 +3,17 @@
 Imports nothing heavy: a dry run reads it.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
+from fmtkit.training.planning import gpus
 from fmtkit.training.planning.check import Check, Find, Subject
-from fmtkit.training.planning.resolve import Resolution
-from fmtkit.training.run.launch import Launch, processes_of
+from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.vllm import ready, serve
 
 ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
@@ -167,10 +170,19 @@ def _transfer(settings: GenerationSettings) -> str | None:
     is_whole = settings.serves and not settings.is_fragment
     if not is_whole or not settings.config.is_true("use_cpu"):
         return None
-    return lacking_transfer(settings.config, settings.runner, "use_cpu: true trains without one")
+    return _lacking_transfer(settings.config, settings.runner, "use_cpu: true trains without one")
 
 
-def lacking_transfer(config: Config, runner: Runner, why: str) -> str | None:
+def lacking_device(plan: Plan) -> str | None:
+    """Return why weights cannot be sent from here to a vLLM server; None if they can, or need not be."""
+    values = {a.name: a.value for a in plan.resolution.trainer.values()}
+    in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
+    if not in_server or gpus.may_be_there(os.environ):
+        return None
+    return _lacking_transfer(plan.config, plan.runner, "none is visible")
+
+
+def _lacking_transfer(config: Config, runner: Runner, why: str) -> str | None:
     """Return why all weights cannot be sent to a server: TRL sends them by NCCL, from a GPU.
 
     None where the trainer of the method sends them in another way.

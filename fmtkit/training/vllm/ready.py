@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from fmtkit.core import distributions
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import Config
-from fmtkit.training.planning.trainer_source import installed
-from fmtkit.training.vllm import gpus
+from fmtkit.training.config.trainer_source import installed
+from fmtkit.training.planning import gpus
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 RANGE = ">=0.22.0,<=0.31.0"
 """What TRL 1.16 works with (its extra `vllm`)."""

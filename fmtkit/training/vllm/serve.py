@@ -17,8 +17,8 @@ from typing import NoReturn
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.config import Config, load
 from fmtkit.training.config.keys import table
-from fmtkit.training.planning.trainer_source import installed
-from fmtkit.training.vllm import gpus
+from fmtkit.training.config.trainer_source import installed
+from fmtkit.training.planning import gpus
 from fmtkit.training.vllm.ready import HOST, check_server, is_free, listener, port_of
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, LEFT_OUT, MASKED, MISMATCH, NO_TOKENS
 from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
 from fmtkit.training.rl.dialogs.naming import ENV_REWARD
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards import Rewards, load_rewards, read_options
-from fmtkit.training.run.job import Job
 
 
 class EnvReward:

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
+from fmtkit.training.building.build import Parts, load_class, load_model, trainer_inputs
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.ebft.attention_support import choose_attention, set_attention
 from fmtkit.training.rl.ebft.feature_network import FeatureNetwork, copied_network, frozen_network
 from fmtkit.training.rl.ebft.language_model import checkpoints_activations
 from fmtkit.training.rl.ebft.settings_plan import plan_settings, scale_rewards
 from fmtkit.training.rl.grpo.build import online_inputs, watched
-from fmtkit.training.run.build import Parts, load_class, load_model, trainer_inputs
-from fmtkit.training.run.job import Job
 
 
 def build_structured(job: Job, parts: Parts) -> Any:

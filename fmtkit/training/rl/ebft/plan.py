@@ -2,9 +2,8 @@
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
-from fmtkit.training.planning.resolve import Argument, Resolution
+from fmtkit.training.planning.types import Argument, Launch, Resolution
 from fmtkit.training.rl.ebft.settings_plan import plan_settings
-from fmtkit.training.run.launch import Launch
 
 LENGTH = 1024
 """Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""

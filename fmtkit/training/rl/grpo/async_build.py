@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.build import Parts, load_class, trainer_inputs
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.rewards import entries
 from fmtkit.training.rl.rewards.loading import made
 from fmtkit.training.rl.rollouts.loading import rollout_objects
-from fmtkit.training.run.build import Parts, load_class, trainer_inputs
-from fmtkit.training.run.job import Job
 
 
 def build_async(job: Job, parts: Parts) -> Any:

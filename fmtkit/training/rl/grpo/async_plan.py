@@ -2,7 +2,7 @@
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.planning.check import Check, Subject
-from fmtkit.training.planning.resolve import Argument, Resolution
+from fmtkit.training.planning.types import Argument, Resolution
 from fmtkit.training.vllm.plan import ASYNC
 
 _TAKEN = frozenset(

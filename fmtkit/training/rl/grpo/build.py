@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.build import Parts, build_trainer, load_class, trainer_inputs
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
 from fmtkit.training.rl.grpo import tool_templates
 from fmtkit.training.rl.grpo.keep_samples import keeper
@@ -21,8 +23,6 @@ from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 from fmtkit.training.rl.verifiers.rollout import open_environment
-from fmtkit.training.run.build import Parts, build_trainer, load_class, trainer_inputs
-from fmtkit.training.run.job import Job
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:

@@ -5,39 +5,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.config.imports import places_of
+from fmtkit.training.planning import gpus
 from fmtkit.training.planning.check import Run
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan
-from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
-from fmtkit.training.vllm import gpus
-from fmtkit.training.vllm.plan import lacking_transfer
 
 if TYPE_CHECKING:
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 
 def lacking_device(plan: "Plan") -> str | None:
-    """Return why TRL's trainer would find no GPU that it needs; None if it would, or needs none."""
-    if not async_plan.is_async(plan.runner):
-        return _lacking_transfer(plan)
-    if gpus.visible(os.environ):
+    """Return why TRL's asynchronous trainer would find no GPU; None if it would, or does not train."""
+    if not async_plan.is_async(plan.runner) or gpus.visible(os.environ):
         return None
     return (
         "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
         "and none is visible; nothing was loaded. trl.backend: sync needs none, and can prefetch answers "
         "with trl.async_prefetch"
     )
-
-
-def _lacking_transfer(plan: "Plan") -> str | None:
-    """Return why weights cannot be sent from here to a vLLM server."""
-    values = {a.name: a.value for a in plan.resolution.trainer.values()}
-    in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
-    if not in_server or gpus.may_be_there(os.environ):
-        return None
-    return lacking_transfer(plan.config, plan.runner, "none is visible")
 
 
 def is_online(run: Run) -> bool:
@@ -63,17 +51,15 @@ def check_users_names(run: Run) -> None:
     loading.check_names(section, places)
 
 
-def reward_models(plan: "Plan") -> list[str]:
-    """Return the folders and hub ids of the reward models that a run loads."""
-    if "rl" not in plan.runner.sections:
-        return []
+def models(plan: "Plan") -> list[tuple[str, str]]:
+    """Return the folders and hub ids of the reward models that a run loads, each with its key."""
     named = naming.others(plan.config.get("trl.reward_funcs"))
     try:
         rewards = entries.read(named, places_of(plan.config.source))
     except OptionError:
         # Errors in their names are reported by check_users_names.
         return []
-    return [entry.model for entry in rewards if entry.model]
+    return [(entries.KEY, entry.model) for entry in rewards if entry.model]
 
 
 def answers_prompts(run: Run) -> bool:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.training.building.callbacks import BetweenStepsError
 from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.run.callbacks import BetweenStepsError
 
 Row = dict[str, Any]
 

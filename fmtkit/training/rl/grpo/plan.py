@@ -9,15 +9,15 @@ from dataclasses import replace
 from fmtkit.core.errors import near_match
 from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, Runner, methods
 from fmtkit.training.config.config import Config
+from fmtkit.training.config.imports import places_of
 from fmtkit.training.planning.check import Check, Subject
-from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan, group_rule
 from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
-from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import settings as rollouts
-from fmtkit.training.run.launch import Launch, processes_of
 
 IDLE: dict[str, object] = {
     "async_prefetch": False,

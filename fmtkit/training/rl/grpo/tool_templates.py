@@ -15,11 +15,11 @@ from fmtkit.core import hub_access
 from fmtkit.core.errors import TemplateError
 from fmtkit.rendering import row_templates, template_sources
 from fmtkit.training.config.problem import Problem
-from fmtkit.training.planning.trainer_source import Module, module_named
+from fmtkit.training.config.trainer_source import Module, module_named
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.check import Run
-    from fmtkit.training.planning.plan import Plan
+    from fmtkit.training.planning.run_plan import Plan
 
 KEYS = ("tools", "environment_factory")
 """Keys of `trl` that give the model tools."""

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.building import interrupts
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
 from fmtkit.training.rl.nemo_gym import head
 from fmtkit.training.rl.nemo_gym.head import AGENTS, Directory
 from fmtkit.training.rl.nemo_gym.settings import HEAD_HOST, GymSettings, find_file
-from fmtkit.training.run import interrupts
 
 INSTALL = "pip install nemo-gym"
 _POLL = 0.5

@@ -9,10 +9,9 @@ from pathlib import Path
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, find_file, read_settings
-from fmtkit.training.run.launch import Launch
 
 TYPE = "nemo_gym"
 _KEYS = ("path", "server_name", "max_samples")

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.planning.plan import Plan
+from fmtkit.training.planning import job
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.nemo_gym import launching, session
 from fmtkit.training.rl.nemo_gym.plan import policy_name, settings_of
 from fmtkit.training.rl.rollouts.server import address, asks_server
-from fmtkit.training.run import job
 
 LOG = "nemo_gym.log"
 

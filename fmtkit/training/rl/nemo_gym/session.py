@@ -6,6 +6,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
+from fmtkit.training.planning.job import Job, Source
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
 from fmtkit.training.rl.nemo_gym import head
@@ -14,7 +15,6 @@ from fmtkit.training.rl.nemo_gym.rollout import Rollout
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 from fmtkit.training.rl.nemo_gym.verify import Verify
 from fmtkit.training.rl.rewards import read_options
-from fmtkit.training.run.job import Job, Source
 
 
 def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
+from fmtkit.training.config import imports
 from fmtkit.training.config.problem import NEEDED
-from fmtkit.training.rl import imports
 
 KEY = "trl.reward_funcs"
 LIBRARY_PATH = "fmtkit.rewards"

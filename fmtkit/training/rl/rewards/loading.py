@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl import imports
+from fmtkit.training.config import imports
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.failed_samples import Failures
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
@@ -16,7 +17,6 @@ from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward, W
 from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
 from fmtkit.training.rl.rewards.verdicts import OneBatch, Value
-from fmtkit.training.run.job import Job
 
 
 class Rewards:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config import imports
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.data.trained_messages import VARIABLES
-from fmtkit.training.rl import imports
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries
 from fmtkit.training.rl.rewards.calls import Called, check_columns, check_needed

@@ -10,10 +10,10 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import config as configs
+from fmtkit.training.config.imports import places_of
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.plan import Plan
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.rewards import entries, trial_rows
 from fmtkit.training.rl.rewards.entries import KEY, Entry
 from fmtkit.training.rl.rewards.loading import Rewards

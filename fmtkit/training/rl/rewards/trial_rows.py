@@ -21,7 +21,8 @@ from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
-from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 
 _UNMEASURED: dict[str, Any] = {
     "tokenizer": None,

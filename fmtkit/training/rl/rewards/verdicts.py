@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from fmtkit.training.run.callbacks import BetweenStepsError
+from fmtkit.training.building.callbacks import BetweenStepsError
 
 Value = float | None
 

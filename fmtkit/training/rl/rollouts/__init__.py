@@ -32,7 +32,7 @@ Before a run, without torch: `fmtkit.training.vllm.plan` (combinations of keys),
 `fmtkit.training.vllm.ready` (versions, GPUs). In a training process, before the model is loaded:
 `server.wait_for(job)`.
 A server that is gone ends in ServerLostError, which every process raises between two steps: a checkpoint is
-saved (`fmtkit.training.run.callbacks.saving`) before the run ends with exit code 1.
+saved (`fmtkit.training.building.callbacks.saving`) before the run ends with exit code 1.
 
 Without a rollout_func, prefetch, interval, LoRA sync or server, nothing here changes what TRL computes.
 """

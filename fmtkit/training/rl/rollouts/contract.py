@@ -15,8 +15,8 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, Part, in_parts, retried, within
+from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings, processes
-from fmtkit.training.run.callbacks import BetweenStepsError, TrainingError
 
 _NEEDED = ("prompt_ids", "completion_ids", "logprobs")
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.rl.rollouts.contract import RolloutError, in_one_line
-from fmtkit.training.run.callbacks import TrainingError
 
 Rows = Sequence[dict[str, Any]]
 Pool = dict[Any, list[Any]]

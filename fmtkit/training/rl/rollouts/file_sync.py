@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, guard, limited_requests
 from fmtkit.training.rl.rollouts.lora_sync import without_weight_transfer
 from fmtkit.training.rl.rollouts.server import Server, ServerError, address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
-from fmtkit.training.run.callbacks import TrainingError, asked_to_stop
 
 FILE = "file"
 _SHARD_BYTES = 2 << 30

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl import imports
+from fmtkit.training.config import imports
 
 ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_factory"
 

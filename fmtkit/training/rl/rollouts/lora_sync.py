@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
 from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError
-from fmtkit.training.run.callbacks import TrainingError, asked_to_stop
 
 _UNLOAD_SECONDS = 10.0
 

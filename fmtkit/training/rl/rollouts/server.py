@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.building.callbacks import TrainingError
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl import http_client
-from fmtkit.training.run.callbacks import TrainingError
-from fmtkit.training.run.job import Job
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
 REQUEST_SECONDS = 1800.0

@@ -8,9 +8,9 @@ from pathlib import Path
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.planning.resolve import Resolution
+from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.rl.verifiers.settings import ROWS, VerifiersSettings, read_settings
-from fmtkit.training.run.launch import Launch, processes_of
 
 _NAMED = "verifiers.environment"
 _PREFIX = "verifiers."

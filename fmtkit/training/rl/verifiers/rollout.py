@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.planning.job import Job
 from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
@@ -22,7 +23,6 @@ from fmtkit.training.rl.rollouts.server import asks_server
 from fmtkit.training.rl.verifiers.endpoint import Conversation, Endpoint, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy, generating
 from fmtkit.training.rl.verifiers.settings import ADDRESS, TASK, VerifiersSettings, read_settings
-from fmtkit.training.run.job import Job
 
 KIND = "verifiers"
 

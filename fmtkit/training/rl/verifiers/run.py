@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.planning.plan import Plan
+from fmtkit.training.building import interrupts
+from fmtkit.training.config.imports import places_of
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
-from fmtkit.training.rl.imports import places_of
 from fmtkit.training.rl.verifiers.plan import settings_of
 from fmtkit.training.rl.verifiers.settings import ADDRESS, LOG, ROWS, VerifiersSettings
-from fmtkit.training.run import interrupts
 
 BRIDGE = Path(__file__).with_name("bridge.py")
 _POLL = 0.2

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TypeGuard
 
-from fmtkit.training.planning.trainer_source import Class, class_named, statements
+from fmtkit.training.config.trainer_source import Class, class_named, statements
 
 _ENTRY = re.compile(r"^ {4,8}(?P<name>\w+) \((?P<type>.+?)\):", re.MULTILINE)
 _LISTS = re.compile(

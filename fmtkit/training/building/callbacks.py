@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fmtkit.core.errors import FmtkitError
-from fmtkit.training.rl.grpo.health import OnlineHealth
-from fmtkit.training.run.interrupts import INTERRUPTED, Stop
+from fmtkit.training.building.health import OnlineHealth
+from fmtkit.training.building.interrupts import INTERRUPTED, Stop
 
 if TYPE_CHECKING:
     # Reward workers take TrainingError from here, and start without pyarrow.

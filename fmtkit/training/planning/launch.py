@@ -5,13 +5,13 @@ The profiles are fmtkit's accelerate files, as data; the one in use is written t
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.training.config.config import Config
+from fmtkit.training.planning.types import Launch
 
 MODULE = "fmtkit.training.run.process"
 
@@ -87,21 +87,6 @@ _FSDP_KEYS = frozenset(
 )
 """Keys of fsdp_config, without their prefix, that accelerate takes for version 2."""
 _FSDP_WORDS = {"full_shard", "auto_wrap", "shard_grad_op", "offload", "hybrid_shard", "no_shard"}
-
-
-@dataclass(frozen=True)
-class Launch:
-    """The command that starts training, and the accelerate file that it reads, if any."""
-
-    command: tuple[str, ...]
-    profile: str
-    accelerate: Mapping[str, object] | None = None
-    notes: tuple[str, ...] = ()
-    needs_cuda: bool = False
-    trainer: Mapping[str, object] = field(default_factory=dict)
-    """Arguments of the trainer that follow from the way of launching."""
-    is_local: bool = True
-    """Whether all processes are on this machine; a user's accelerate file may name others."""
 
 
 def make(config: Config, run: Path) -> Launch:

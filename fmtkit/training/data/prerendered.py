@@ -13,8 +13,9 @@ from fmtkit.core.tables import Segments
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 from fmtkit.training.data import datasets
-from fmtkit.training.planning import dataset_entries, implied_types
-from fmtkit.training.planning.plan import DatasetPlan, Plan
+from fmtkit.training.planning import chat_templates, dataset_entries, implied_types
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan
 
 
 def settled(plan: Plan, *, with_hub: bool) -> Plan:
@@ -33,7 +34,7 @@ def settled(plan: Plan, *, with_hub: bool) -> Plan:
         return plan
     readings = tuple(dataset.reading for dataset in (*train, *test))
     samples = "rewards" in plan.runner.needs
-    template = dataset_entries.template_of(plan.config, readings, samples=samples)
+    template = chat_templates.template_of(plan.config, readings, samples=samples)
     return replace(plan, datasets=train, test_datasets=test, template=template)
 
 

@@ -8,7 +8,7 @@ when the sampler asks for them. The sampler sees the same number of rows, so it 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fmtkit.training.run.callbacks import TrainingError
+from fmtkit.training.building.callbacks import TrainingError
 
 METHOD = "_prepare_dataset"
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.runner import Head, Runner, find
+from fmtkit.training.building import on_demand
 from fmtkit.training.config.arguments import FORMER_NAMES
 from fmtkit.training.data import trained_messages
-from fmtkit.training.planning import at_hand
-from fmtkit.training.run import freezing, on_demand
-from fmtkit.training.run.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
+from fmtkit.training.planning import at_hand, freezing
+from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
 _LABELS = {"score": 1, "steps": 2}

@@ -19,10 +19,10 @@ from fmtkit.core.tables import written
 from fmtkit.sources.picked import Picked
 from fmtkit.training.config.slices import Slice, slice_of
 from fmtkit.training.data import datasets
-from fmtkit.training.planning import dataset_entries
-from fmtkit.training.planning.first_rows import FirstRows
-from fmtkit.training.planning.plan import DatasetPlan, Plan
-from fmtkit.training.run.job import WITHOUT
+from fmtkit.training.planning import chat_templates, dataset_entries
+from fmtkit.training.planning.job import WITHOUT
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DatasetPlan, FirstRows
 
 FIRST, FURTHER = 64, 4096
 """Rows that are converted, and rows that are where none of the first ones is good."""
@@ -106,7 +106,7 @@ def _certain(plan: Plan, options: ConvertOptions) -> dict[str, Any]:
         without = {"tokenizer": None, "chat_template": None, "max_length": None, "min_length": None}
         return out | without | {"on_overlong": "keep", "cut_in_training": False}
     if options.max_length is None and options.min_length is None and plan.template[0] != WITHOUT:
-        template = dataset_entries.template_source(plan.config, plan.template)
+        template = chat_templates.template_source(plan.config, plan.template)
         out |= {"tokenizer": tokenizer, "chat_template": template}
         out |= {"max_length": _UNLIMITED, "on_overlong": "drop"}
     return out
@@ -123,7 +123,7 @@ def _tokenizer_here(plan: Plan) -> str | None:
         loaded = tokens.load(name)
     except TokenizerError:
         return None
-    is_its_own = plan.template[0] == dataset_entries.TOKENIZER_DEFAULT
+    is_its_own = plan.template[0] == chat_templates.TOKENIZER_DEFAULT
     return None if is_its_own and loaded.chat_template is None else name
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from fmtkit.core.credentials import public
-from fmtkit.training.run.job import Job
+from fmtkit.training.planning.job import Job
 
 
 def write(folder: Path, job: Job, report: Mapping[str, object], *, merged: bool = False) -> Path:

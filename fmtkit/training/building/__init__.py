@@ -1,0 +1,1 @@
+"""What a training process is built from: model, tokenizer, callbacks, and the signals that stop it."""

@@ -1,0 +1,199 @@
+"""What a plan is made of, as data: arguments and their origins, datasets, and how the run is launched.
+
+Functions that decide anything import it, and it imports none of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.training.config.config import Entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument, its value and its origin."""
+
+    name: str
+    value: object
+    origin: str
+
+
+Arguments = Mapping[str, Argument]
+
+
+@dataclass
+class Resolution:
+    """The arguments of each destination, and the notes of the plan."""
+
+    trainer: dict[str, Argument] = field(default_factory=dict)
+    model: dict[str, Argument] = field(default_factory=dict)
+    peft: dict[str, Argument] = field(default_factory=dict)
+    quantization: dict[str, Argument] = field(default_factory=dict)
+    teacher: dict[str, Argument] = field(default_factory=dict)
+    own: dict[str, Argument] = field(default_factory=dict)
+    sections: dict[str, dict[str, Argument]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, destination: str) -> dict[str, Argument]:
+        """Return the arguments of a destination."""
+        own = {
+            "trainer": self.trainer,
+            "model": self.model,
+            "peft": self.peft,
+            "quantization": self.quantization,
+            "teacher": self.teacher,
+        }
+        return own[destination] if destination in own else self.sections.setdefault(destination, {})
+
+    @property
+    def is_quantized(self) -> bool:
+        """Return whether bitsandbytes quantizes the weights, which needs a CUDA device."""
+        return bool(self.quantization) and "config_class" not in self.quantization
+
+    def put(self, destination: str, argument: Argument) -> None:
+        """Set an argument; two keys that set it to different values are an error."""
+        where = self.of(destination)
+        before = where.get(argument.name)
+        if before is not None and before.value != argument.value and not _is_default(before):
+            raise OptionError(
+                f"{argument.origin} sets {argument.name} to {argument.value!r}, "
+                f"but {before.origin} sets it to {before.value!r}; keep one"
+            )
+        where[argument.name] = argument
+
+    def default(self, name: str, value: object, origin: str) -> None:
+        """Set an argument of the trainer that nothing has set yet."""
+        self.trainer.setdefault(name, Argument(name, value, origin))
+
+
+def _is_default(argument: Argument) -> bool:
+    return argument.origin.startswith("default of ")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command that starts training, and the accelerate file that it reads, if any."""
+
+    command: tuple[str, ...]
+    profile: str
+    accelerate: Mapping[str, object] | None = None
+    notes: tuple[str, ...] = ()
+    needs_cuda: bool = False
+    trainer: Mapping[str, object] = field(default_factory=dict)
+    """Arguments of the trainer that follow from the way of launching."""
+    is_local: bool = True
+    """Whether all processes are on this machine; a user's accelerate file may name others."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A dataset's type as the pipeline takes it, and the template that it names, if any."""
+
+    type: str
+    tables: tuple[str, ...]
+    template: str | None = None
+    is_text: bool = False
+    """Whether its rows are prerendered text, which is trained on as it is."""
+    is_segments: bool = False
+    """Whether its rows are segments of text, which no template writes."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    is_plain: bool = False
+    """Whether its rows are no conversations: steps of solutions, or tokens of text."""
+    function: bool = False
+    """Whether the type is a user function."""
+    source: str = ""
+    """Name of the type's converters; the type itself where it is empty."""
+
+    @property
+    def needs_template(self) -> bool:
+        """Return whether its rows are messages, which a chat template renders."""
+        return not (self.is_text or self.is_segments or self.is_plain)
+
+
+@dataclass(frozen=True)
+class DatasetPlan:
+    """A source, how it is read, and its table."""
+
+    source: str
+    reading: Reading
+    table: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """What the first rows of a dataset became."""
+
+    source: str = ""
+    """The dataset, as the plan names it."""
+    tables: tuple["pa.Table", ...] = ()
+    """The converted rows of each file, as they are before the trainer renders them."""
+    columns: frozenset[str] | None = None
+    """The columns of all rows of the dataset, the first ones or not; None where they are not known."""
+    read: int = 0
+    is_all: bool = False
+    """Whether these are all rows of the dataset."""
+    written: int = 0
+    """Rows that were made: to train on, or to evaluate on."""
+    at_most: int | None = None
+    """Rows that the whole dataset makes, at most; None if that is not known, or more than it matters."""
+    too_long: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Code -> rows that are bad for it."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    bad: str = ""
+    """The first bad row: file, line, code and reason."""
+    error: FmtkitError | None = None
+    """Why the dataset cannot be read at all."""
+
+
+_ROWS_PER_BATCH = 200
+"""Tokenizing one batch costs 40 ms with a small tokenizer, most of them for the hashes by which `datasets`
+names its results; they grow with the vocabulary (not measured). A row of 1 KB costs 1.2 ms otherwise."""
+
+
+@dataclass(frozen=True)
+class FewSteps:
+    """How many rows the steps of a run draw, and why more of them must be read or tokenized."""
+
+    steps: int
+    batches: int
+    rows: int
+    all_tokenized: str | None
+    """Why every row is tokenized before the first step; None where only those that are drawn are."""
+    all_converted: str | None
+    """Why every row is converted; None where only the first ones are."""
+
+    @property
+    def on_demand_from(self) -> int | None:
+        """Return from how many rows on they are tokenized when they are drawn; None where all are before."""
+        if self.all_tokenized is not None:
+            return None
+        return max(2 * self.rows, _ROWS_PER_BATCH * self.batches)
+
+    @property
+    def first(self) -> int | None:
+        """Return how many rows are converted; None for all."""
+        return self.rows if self.all_converted is None else None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the limits as plain values."""
+        return {
+            "rows": self.rows,
+            "tokenizes_all": self.all_tokenized,
+            "converts_all": self.all_converted,
+        }
+
+    def described(self) -> tuple[str, str]:
+        """Return what is limited, and why not more."""
+        if self.all_tokenized is not None:
+            return "all are converted and tokenized", self.all_tokenized
+        drawn = f"of {self.on_demand_from:,} rows or more only those drawn are tokenized"
+        if self.all_converted is not None:
+            return f"{drawn}; all are converted", self.all_converted
+        return f"{drawn}, and only the first ones converted", "they are taken in their order"
