@@ -77,9 +77,9 @@ def cases() -> list[Case]:
     return [Case(p.parent.name, p.name.removesuffix(ending).rstrip(".")) for p in sources]
 
 
-def job_of(case: Case, source: Path, *, template: str | None = None) -> Job:
+def job_of(case: Case, source: Path, *, template: str | None = None, **more: Any) -> Job:
     """Bind a case's type to a source, as messages or rendered with a template."""
-    settings, kind = case.settings, case.name
+    settings, kind = case.settings | more, case.name
     if template is None:
         return prepare(open_named(str(source)), RowOptions(type=kind, **settings))
     if kind.startswith(MODEL_TEMPLATE):
@@ -89,11 +89,15 @@ def job_of(case: Case, source: Path, *, template: str | None = None) -> Job:
     return prepare(open_named(str(source)), RowOptions(type=kind, as_="text", **settings))
 
 
-def run(case: Case, source: Path | None = None, *, template: str | None = None) -> Outcome:
+def run(
+    case: Case, source: Path | None = None, *, template: str | None = None, **more: Any
+) -> Outcome:
+    """Convert a case, or another source as that; `more` are further options."""
     rows: list[dict[str, Any]] = []
     rejects: list[dict[str, Any]] = []
     warnings: Counter[str] = Counter()
-    for piece in stream(job_of(case, source or case.source, template=template), engine=Threads(1)):
+    job = job_of(case, source or case.source, template=template, **more)
+    for piece in stream(job, engine=Threads(1)):
         rows += [without_nulls(row) for row in written(piece.table).to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
         warnings += piece.counts.warnings

@@ -1,15 +1,18 @@
 """A guess accounts for every column: each is read, harmless by what it holds, or open."""
 
 import json
+import re
 import shlex
 
 import polars as pl
 import pytest
 import runs
+from fixture_cases import cases, read_lines, run
 
 import fmtkit
 from fmtkit.converting import detection
-from fmtkit.core.errors import OptionError
+from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.formats import registry
 
 ASKED = [
     "Name a fruit that grows on trees",
@@ -292,3 +295,32 @@ def test_a_key_of_messages_is_ignored_by_its_name(tmp_path, capsys):
     ):
         with pytest.raises(OptionError, match=words):
             fmtkit.convert(str(path), "openai", tmp_path / "no.jsonl", ignore=[wrong])
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=str(case)) for case in cases()])
+def test_a_column_that_is_ignored_is_one_that_is_not_there(case, tmp_path):
+    """Also an optional one that the type would read, such as `tools` that hold something else."""
+    bad = {reject["line"] for reject in case.lines("quarantine.jsonl")}
+    rows = [
+        json.loads(line)
+        for number, line in enumerate(read_lines(case.source), 1)
+        if number not in bad and line.strip()
+    ]
+    source, less = tmp_path / "source.jsonl", tmp_path / "less.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = {converter.path(p) for converter in registry.named(case.name) for p in converter.columns}
+    for name in dict.fromkeys(name for row in rows for name in row if name in read):
+        left = [{key: row[key] for key in row if key != name} for row in rows]
+        less.write_text("".join(json.dumps(row) + "\n" for row in left))
+        made, expected = outcome_of(case, source, ignore=(name,)), outcome_of(case, less)
+        needed = r"needs that column|--keep names the same|no row has that column"
+        assert made == expected or re.search(needed, str(made)), name
+
+
+def outcome_of(case, source, **more):
+    """Return the rows and rejects of a source, or what is said where it has none."""
+    try:
+        made = run(case, source, **more)
+    except FmtkitError as error:
+        return str(error)
+    return made.rows, made.rejects

@@ -147,6 +147,20 @@ def test_the_documents_example_with_every_feature(served, model, tmp_path):
     real.say(f"prefetched: ratios {min(run.ratios):.4f} to {max(run.ratios):.4f}")
 
 
+def test_the_ratios_of_a_long_run_with_prefetch_stay_near_one(served, model, tmp_path):
+    """Its answers are one step old all along: what drifts, or is sent too late, shows in the ratios."""
+    keys = real.keys_of(model, served.port, async_prefetch=True)
+    keys |= {"max_steps": 200, "learning_rate": 1e-4}
+    run = real.training(tmp_path, keys)
+    run.ends()
+    assert [log["step"] for log in run.steps] == list(range(1, 201))
+    assert near(run.ratios[:1])
+    assert near(run.ratios, 0.1)
+    ages = [log["prefetch/age_in_steps"] for log in run.steps[1:] if "prefetch/age_in_steps" in log]
+    assert set(ages) == {1}
+    real.say(f"200 steps, prefetched: {min(run.ratios):.4f} to {max(run.ratios):.4f}")
+
+
 def test_structured_ebft(served, model, tmp_path):
     keys = real.keys_of(model, served.port) | {"rl": "ebft", "ebft": {"ce_coef": 0.1}}
     del keys["trl"]["reward_funcs"]

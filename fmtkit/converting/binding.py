@@ -5,7 +5,7 @@ the one that the first block shows; rows of a different legal shape are read one
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -210,6 +210,10 @@ def _ignored_faults(row: Row, used: frozenset[str]) -> list[Fault]:
     return found if of_names is None else [*found, of_names]
 
 
+_NOWHERE = "\0ignored: "
+"""Prefix of the name under which an ignored column is looked for: no source has it."""
+
+
 def bind(
     converter: Converter,
     sample: Sequence[Row],
@@ -219,17 +223,20 @@ def bind(
     kinds: Mapping[str, Kind] = {},
     kept: Mapping[str, Kind] = {},
     watched: Mapping[str, CarriedKind] = {},
+    ignored: Collection[str] = (),
 ) -> Binding:
     """Bind a converter to the columns that the sample's rows show.
 
     `mapping` is parameter -> dotted path, `kinds` replaces the kind of a parameter, `kept` names the
     columns that are carried through, with the kind that holds all their values, `watched` those that
-    are only compared with what is read.
+    are only compared with what is read, `ignored` optional ones that are taken for absent.
     """
     columns = []
     for name, kind in converter.takes.items():
         whole = isinstance(kind, RowKind)
         path = () if whole else tuple(mapping.get(name, converter.path(name)).split("."))
+        if path and path[0] in ignored:
+            path = (_NOWHERE + name,)
         bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
         columns.append(bound.shaped(_shape(bound, sample)))
     carried = []

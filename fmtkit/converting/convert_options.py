@@ -95,7 +95,7 @@ class SourceOptions(Options):
     )
     ignore: tuple[str, ...] = option(
         NAMES,
-        "Source columns that are not needed and that no warning is about: A,B; also messages[].KEY.",
+        "Source columns to leave out, as if they were not there: A,B; also messages[].KEY.",
         default=(),
         keys=("datasets.ignore", "ignore"),
     )

@@ -54,7 +54,7 @@ def check_ignored(
     resolved: Sequence[TypeOptions],
     samples: Sequence[Sequence[Row]],
 ) -> None:
-    """Raise OptionError where --ignore names what no row has, or what is kept or read."""
+    """Raise OptionError where --ignore names what no row has, or what is kept or needed."""
     rows = [row for sample in samples for row in sample]
     seen = dict.fromkeys(name for row in rows for name in row)
     for name in settings.ignore:
@@ -69,10 +69,15 @@ def check_ignored(
         if name in settings.keep:
             raise OptionError(f"--ignore {name}: --keep names the same column; give one of them")
         for converter, options in zip(converters, resolved, strict=True):
-            paths = {p: options.mapping.get(p, converter.path(p)) for p in converter.columns}
-            if any(path.partition(".")[0] == name for path in paths.values()):
+            needed = {*converter.required, *(p for group in converter.any_of for p in group)}
+            # What takes whole rows would read the column all the same.
+            needed |= {*converter.columns} if converter.takes_rows else set()
+            paths = (
+                options.mapping.get(p, converter.path(p)) for p in converter.columns if p in needed
+            )
+            if any(path.partition(".")[0] == name for path in paths):
                 raise OptionError(
-                    f"--ignore {name}: type {converter.name} reads that column; choose a type that "
+                    f"--ignore {name}: type {converter.name} needs that column; choose a type that "
                     "does not, or leave --ignore out"
                 )
 

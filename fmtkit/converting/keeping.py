@@ -47,10 +47,11 @@ def find_kept(
     keep: tuple[str, ...],
     reserved: Collection[str],
     engine: Engine | None = None,
+    ignored: Collection[str] = (),
 ) -> Kept:
     """Find the columns to keep and their kinds; reads the sources once if there are any.
 
-    `reserved` are the columns that are written besides.
+    `reserved` are the columns that are written besides, `ignored` those that are not among all.
     Raises OptionError for a column that no row has, or one that the table makes itself.
     """
     wanted = keep or (("all",) if any(c.keeps for c in converters) else ())
@@ -67,7 +68,8 @@ def find_kept(
         for path in (options.mapping.get(p, c.path(p)) for p in c.columns)
     }
     if "all" in wanted:
-        names = [name for name in seen if name not in made and name not in used]
+        left = made | used | {*ignored}
+        names = [name for name in seen if name not in left]
         if len(names) > MOST_KEPT:
             raise OptionError(
                 f"--keep all: the rows have {len(names)} columns besides those of the type, and each "

@@ -256,10 +256,10 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         table = Unpaired
     converter = converters[0]
     written = _written_columns(name, converter, resolved[0], table, settings)
-    check_ignored(settings, converters, resolved, samples)
+    check_ignored(settings, converters, resolved, [*map(_rows_of, sources, samples)])
     _check_mapped(settings, converters, sources, samples)
     found = _open_columns(converters, resolved, samples, settings)
-    kept = find_kept(sources, converters, resolved, settings.keep, written, engine)
+    kept = find_kept(sources, converters, resolved, settings.keep, written, engine, settings.ignore)
     plans: list[ReadPlan] = []
     for converter, options, sample in zip(converters, resolved, samples, strict=True):
         binding = bind(
@@ -270,6 +270,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             kinds=options.kinds,
             kept=kept.kinds,
             watched=_watched(converter, options, sample, settings, found),
+            ignored=settings.ignore,
         )
         earlier = plans[-1].binding if plans else None
         if earlier is not None and earlier.is_like(binding):
@@ -448,6 +449,13 @@ def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySo
     return [JoinedSource(source, by) for source in opened]
 
 
+def _rows_of(source: AnySource, sample: Sequence[Row]) -> Sequence[Row]:
+    """Return the source's own rows of a sample, where a type reads several as one."""
+    if not isinstance(source, JoinedSource):
+        return sample
+    return [row for joined in sample for row in joined["rows"]]
+
+
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:
     """Apply the columns and options of a map file; flags take precedence."""
     mapped = map_files.read(settings.map_file or "", type_name, sources)
@@ -573,10 +581,14 @@ def _converters(
     samples: Sequence[Sequence[Row]],
     settings: RowOptions,
 ) -> list[Converter]:
-    chosen = [
-        _converter(name, source, sample, settings)
-        for source, sample in zip(sources, samples, strict=True)
-    ]
+    less = [without(sample, settings.ignore) for sample in samples]
+    try:
+        chosen = [_converter(name, *one, settings) for one in zip(sources, less, strict=True)]
+    except ColumnMismatchError:
+        if not settings.ignore:
+            raise
+        # What is ignored is needed, which `check_ignored` says.
+        chosen = [_converter(name, *one, settings) for one in zip(sources, samples, strict=True)]
     schemas = [s.schema if s.kind == "arrow" else None for s in sources]
     chosen = [as_they_are(c, schemas, _paths(settings)) for c in chosen]
     filled = [c for c, sample in zip(chosen, samples, strict=True) if sample] or chosen
