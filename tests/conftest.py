@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from object_store import running, server  # noqa: F401 - fixtures of an S3 server
 from other_stores import running_store, store  # noqa: F401 - and of Google's and Azure's
+from run_record import Recorder
 
 settings.register_profile("fmtkit", deadline=None)
 settings.load_profile("fmtkit")
@@ -24,6 +25,20 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # And as in the foreground: a shell lets its background jobs ignore an interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = (
+        "write the versions and the outcome of this run to .ci/versions.json, as those of COMMAND"
+    )
+    parser.addoption("--record", metavar="COMMAND", help=words)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record the run, in the process that pytest was started as and not in its workers."""
+    command = config.getoption("record")
+    if command and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(command))
 
 
 @cache

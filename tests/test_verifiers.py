@@ -1,7 +1,7 @@
 """Environments of `verifiers`: whole runs with a tiny model, and the endpoint that they ask.
 
 The package is not among ours, since it pins much: a stand-in has its interface. Set FMTKIT_VERIFIERS to
-an environment that has the real one (`pip install verifiers==0.2.1`), and the same runs are made with that, as
+an environment that has the real one (`pip install verifiers==0.2.1`, or 0.4.0), and the same runs are made with that, as
 `make test-verifiers` does.
 """
 
@@ -22,6 +22,7 @@ pytest.importorskip("trl")
 import online_runs as online
 import pyarrow.parquet as pq
 import tiny_training as tiny
+import verifiers_environments as counting
 import vllm_stub as vllm
 from transformers import AutoTokenizer
 
@@ -37,48 +38,6 @@ from fmtkit.training.run import run as runs
 SLOW = pytest.mark.slow
 STANDIN = Path(__file__).parent / "verifiers_standin"
 REAL = os.environ.get("FMTKIT_VERIFIERS", "")
-COUNTING = '''
-import asyncio
-
-import verifiers as vf
-from datasets import Dataset
-
-
-class Counting(vf.MultiTurnEnv):
-    """Says how often it was answered; may fail in a turn, and may never answer."""
-
-    fails_in, hangs, broken, once = 0, False, False, False
-    played = {}
-
-    async def env_response(self, messages, state, **_):
-        turn, row = len(state["trajectory"]), state["input"]["answer"]
-        self.played[row] = self.played.get(row, 0) + (turn == self.fails_in)
-        if self.once and turn == self.fails_in and self.played[row] > 1:
-            return [{"role": "user", "content": f"turn {turn}"}]
-        if turn == self.fails_in and (self.broken or int(state["input"]["answer"]) % 2):
-            raise vf.Error("the board is gone")
-        if self.hangs:
-            await asyncio.sleep(3600)
-        return [{"role": "user", "content": f"turn {turn}"}]
-
-
-def vowels(completion, **_):
-    said = "".join(m["content"] or "" for m in completion if m["role"] == "assistant")
-    return float(sum(letter in "aeiou" for letter in said))
-
-
-def load_environment(
-    rows=8, turns=3, fails_in=0, hangs=False, broken=False, once=False, image=None
-):
-    data = [{"question": f"{n} say good", "answer": str(n)} for n in range(rows)]
-    if image is not None:
-        link = {"type": "image_url", "image_url": {"url": "data:,"}}
-        data[image]["question"] = [{"type": "text", "text": "see"}, link]
-    env = Counting(dataset=Dataset.from_list(data), rubric=vf.Rubric(funcs=[vowels]), max_turns=turns)
-    env.fails_in, env.hangs, env.broken, env.once = fails_in, hangs, broken, once
-    return env
-'''
-
 # An answer of no token but its end is an error for the real package; a tiny model gives one now and then.
 ANSWERS = {
     "num_generations": 2,
@@ -109,7 +68,8 @@ def here(monkeypatch):
 def write(folder: Path, model: str, home: str, *, trl=None, more=None, **section) -> Path:
     """Write a configuration and the environment beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "counting.py").write_text(COUNTING, encoding="utf-8")
+    (folder / "counting.py").write_text(counting.text(home), encoding="utf-8")
+    section["arguments"] = counting.arguments(home, section.get("arguments", {}))
     keys = {
         **tiny.STEP,
         "max_steps": 2,
