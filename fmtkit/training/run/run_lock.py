@@ -8,15 +8,11 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from fmtkit.core import atomic
 from fmtkit.core.errors import OutputExistsError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows
-    fcntl = None  # type: ignore[assignment]
 
 FILE = ".lock"
 
@@ -49,8 +45,11 @@ class RunLock:
         self._file.close()
 
     def _lock(self, *, alone: bool) -> bool:
-        if fcntl is None:
+        if find_spec("fcntl") is None:
+            # Windows.
             return True
+        import fcntl
+
         try:
             fcntl.flock(self._file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
