@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from test_grpo_examples import EXAMPLES, TRL
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.rl.rollouts import server as servers
-from fmtkit.training.vllm import serve
+from fmtkit.training.vllm import ready, serve
 
 pytestmark = [
     pytest.mark.vllm,
@@ -198,6 +199,10 @@ def test_what_does_not_fit_the_server_is_refused_by_it(served, model, tmp_path):
     assert servers.check(served.server, model, rank=8, start=start) == []
     with pytest.raises(OptionError, match="up to rank 8, and lora_r is 16; start it with"):
         servers.check(served.server, model, rank=16, start=start)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ready, "RANGE", "<0.22")
+        (note,) = servers.check(served.server, model, rank=8, start=start)
+    assert f"is vllm {served.server.get('/version')['version']}, and TRL works with" in note
     with pytest.raises(OptionError, match="takes no weights"):
         servers.check(served.server, model, rank=None, start=start)
     other = real.make_model(tmp_path / "other", seed=1)
@@ -205,6 +210,14 @@ def test_what_does_not_fit_the_server_is_refused_by_it(served, model, tmp_path):
         servers.check(served.server, other, rank=8, start=start)
     with pytest.raises(OptionError, match=rf"in use by process {served.process.pid}"):
         serve.check_port(load(real.keys_of(model, served.port)))
+
+
+def test_memory_that_is_not_there_is_told_before_anything_loads(served):
+    asked = {**real.ENVIRONMENT, "VLLM_CPU_KVCACHE_SPACE": "4000"}
+    command = [f"{real.WHERE}/bin/python", "-m", "fmtkit", "vllm-serve", str(served.config)]
+    done = subprocess.run(command, env=asked, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "VLLM_CPU_KVCACHE_SPACE=4000: this machine has" in " ".join(done.stderr.split())
 
 
 def test_the_adapter_of_a_killed_run_disturbs_no_other(served, model, tmp_path):

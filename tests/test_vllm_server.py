@@ -80,6 +80,19 @@ def test_a_server_that_cannot_take_the_weights_is_told(config, rank, words):
         server.check(url(port), "a/m", rank=rank, start=START)
 
 
+@pytest.mark.parametrize(
+    ("version", "is_noted"), [("0.31.0+cpu", False), ("0.19.0", True), ("nightly", True)]
+)
+def test_a_server_of_another_version_is_noted(version, is_noted):
+    stub = vllm.Stub("a/m")
+    stub.version = version
+    with vllm.serving(stub) as port:
+        notes = server.check(url(port), "a/m", rank=8, start=START)
+    assert (
+        any(f"is vllm {version}, and TRL works with vllm>=" in note for note in notes) == is_noted
+    )
+
+
 def test_a_server_of_another_model_is_told_with_both_names():
     with (
         vllm.serving(vllm.Stub("a/other")) as port,

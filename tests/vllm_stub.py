@@ -34,6 +34,7 @@ class Stub:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.tokens: int | None = 0
         """The tokens that it has generated, as `/metrics` says; None for a server without metrics."""
+        self.version = "0.31.0"
         self.failing: dict[str, int] = {}
         """Path -> the status that it answers from now on."""
 
@@ -67,6 +68,8 @@ class Stub:
         if path == "/metrics" and self.tokens is not None:
             labels = f'{{engine="0",model_name="{self.model}"}}'
             return 200, f"vllm:generation_tokens_total{labels} {float(self.tokens)}\n"
+        if path == "/version":
+            return 200, {"version": self.version}
         if path == "/v1/models":
             names = [self.model, *self.adapters]
             return 200, {"data": [{"id": name, "root": self.model} for name in names]}

@@ -1,6 +1,7 @@
 """What would stop vLLM, found before anything loads: its version, a port that is taken, shared GPUs."""
 
 import errno
+import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -136,11 +137,32 @@ def check_trainer() -> None:
         raise DependencyError("trl.use_vllm: TRL's client needs requests: pip install requests")
 
 
-def _check_range(version: str) -> None:
+def is_in_range(version: str) -> bool:
+    """Return whether TRL works with a version of vLLM; a build of its own counts as its base version."""
     from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
+    from packaging.version import InvalidVersion, Version
 
-    if not SpecifierSet(RANGE).contains(Version(version).base_version):
+    try:
+        return SpecifierSet(RANGE).contains(Version(version).base_version)
+    except InvalidVersion:
+        return False
+
+
+def check_memory(environment: Mapping[str, str]) -> None:
+    """Raise OptionError where a CPU's cache is to be larger than the memory of the machine.
+
+    vLLM reads VLLM_CPU_KVCACHE_SPACE (GiB), and says so after minutes, in a traceback of 200 lines.
+    """
+    asked = environment.get("VLLM_CPU_KVCACHE_SPACE", "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    if asked.isdigit() and int(asked) >= memory:
+        raise OptionError(
+            f"VLLM_CPU_KVCACHE_SPACE={asked}: this machine has {memory:.0f} GiB of memory; give fewer GiB"
+        )
+
+
+def _check_range(version: str) -> None:
+    if not is_in_range(version):
         raise DependencyError(
             f"vllm {version} is here, and TRL works with {RANGE}: pip install 'vllm{RANGE}' ({_DOCS})"
         )

@@ -19,7 +19,7 @@ from fmtkit.training.config.config import Config, load
 from fmtkit.training.config.keys import table
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning import gpus
-from fmtkit.training.vllm.ready import HOST, check_server, is_free, listener, port_of
+from fmtkit.training.vllm.ready import HOST, check_memory, check_server, is_free, listener, port_of
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Values that vLLM accepts for --max-lora-rank; with others it does not start."""
@@ -85,6 +85,7 @@ def serve(
     config = load(source, overrides)
     launched = command(config, more)
     check_server()
+    check_memory(os.environ)
     check_port(config)
     check_gpus(config, os.environ)
     for note in launched.notes:

@@ -17,6 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl import http_client
+from fmtkit.training.vllm.ready import RANGE, is_in_range
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
 REQUEST_SECONDS = 1800.0
@@ -197,12 +198,29 @@ def check(
         ) from error
     if not by_files:
         _check_transfer(info, server, rank, start)
+    notes = _version_notes(server)
     mode = _part(info, "model_config").get("logprobs_mode")
-    if mode in {None, "processed_logprobs"}:
+    if mode not in {None, "processed_logprobs"}:
+        notes.append(
+            f"the vLLM server reports {mode}: the importance ratio is off by the sampling temperature; "
+            f"start it with: {start}"
+        )
+    return notes
+
+
+def _version_notes(server: Server) -> list[str]:
+    """Return a note on a server of a version that the trainer's side was not made for."""
+    try:
+        version = str(server.get("/version").get("version"))
+    except ServerError as error:
+        if error.status != 404:
+            raise
+        return []
+    if is_in_range(version):
         return []
     return [
-        f"the vLLM server reports {mode}: the importance ratio is off by the sampling temperature; "
-        f"start it with: {start}"
+        f"the vLLM server at {server.url} is vllm {version}, and TRL works with vllm{RANGE}: what it "
+        "answers may be read wrongly"
     ]
 
 
