@@ -97,7 +97,6 @@ def prepared(config, **options):
     from fmtkit.training.planning import plan as planning
 
     plan = planning.plan(config)
-    plan.run.mkdir(parents=True, exist_ok=True)
     runs._prepare(plan, resume=options.get("resume", False), rebuild=False)
     return plan
 

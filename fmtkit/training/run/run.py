@@ -184,6 +184,8 @@ def _prepare(
 ) -> list[str]:
     """Convert the data and write the run folder; return notes on the rows."""
     run = planned.run
+    with atomic.writing(run):
+        run.mkdir(parents=True, exist_ok=True)
     if not (run / run_folder.PLAN).exists():
         # Written first: by the plan, a run that is killed here recognises the folder as its own.
         atomic.write_bytes(run / run_folder.PLAN, planned.dumps().encode() + b"\n")
