@@ -324,3 +324,37 @@ def outcome_of(case, source, **more):
     except FmtkitError as error:
         return str(error)
     return made.rows, made.rejects
+
+
+@pytest.mark.parametrize("joined", [{"rows": 5}, {"rows": [1, None]}, {"rows": None}])
+def test_a_joined_row_that_is_none_is_a_bad_row(tmp_path, joined):
+    """With --ignore and without: its own rows are looked through for what is ignored."""
+    said = [
+        ("m1", None, "prompter", None),
+        ("m2", "m1", "assistant", 0),
+        ("m3", "m1", "assistant", 1),
+    ]
+    names = ("message_id", "parent_id", "role", "rank")
+    rows = [
+        dict(zip(names, one, strict=True)) | {"message_tree_id": "m1", "text": one[0]}
+        for one in said
+    ]
+    source = tmp_path / "source.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in [joined, {"rows": rows}]))
+    for ignore in ([], ["text_of_another"]):
+        rows[0].update(dict.fromkeys(ignore, "x"))
+        source.write_text("".join(json.dumps(row) + "\n" for row in [joined, {"rows": rows}]))
+        report = fmtkit.convert(
+            str(source), "oasst.rows", tmp_path / "out.jsonl", ignore=ignore, overwrite=True
+        )
+        assert (report.rows_read, report.rows_written, report.quarantined) == (2, 1, 1)
+
+
+def test_a_column_is_not_mapped_and_ignored(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    row = {"question": "q", "chosen": "a", "rejected": "b", "s": "Be kind."}
+    source.write_text(json.dumps(row) + "\n")
+    with pytest.raises(OptionError, match="--ignore s: --map system=s reads that column"):
+        fmtkit.convert(
+            str(source), "intel", tmp_path / "o.jsonl", columns={"system": "s"}, ignore=["s"]
+        )

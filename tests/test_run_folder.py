@@ -59,6 +59,11 @@ def test_other_files_and_empty_folders_are_in_nobodys_way(tmp_path, config):
     check(config)
 
 
+def process_of_another(folder):
+    """Share the lock as a training process does that was started by hand."""
+    run_lock.RunLock(folder).share()
+
+
 def test_processes_of_one_run_share_its_folder(tmp_path):
     with run_lock.held(tmp_path) as lock:
         lock.share()
@@ -70,6 +75,8 @@ def test_processes_of_one_run_share_its_folder(tmp_path):
             another.take()
         process.release()
         another.take()
+        with pytest.raises(OutputExistsError, match="still uses"):
+            process_of_another(tmp_path)
         another.release()
 
 

@@ -68,6 +68,12 @@ def check_ignored(
             raise OptionError(f"--ignore {name}: no row has that column; {hint}")
         if name in settings.keep:
             raise OptionError(f"--ignore {name}: --keep names the same column; give one of them")
+        mapped = next((p for p, path in settings.columns.items() if _column(path) == name), None)
+        if mapped is not None:
+            raise OptionError(
+                f"--ignore {name}: --map {mapped}={settings.columns[mapped]} reads that column; give one "
+                "of them"
+            )
         for converter, options in zip(converters, resolved, strict=True):
             needed = {*converter.required, *(p for group in converter.any_of for p in group)}
             # What takes whole rows would read the column all the same.
@@ -75,11 +81,16 @@ def check_ignored(
             paths = (
                 options.mapping.get(p, converter.path(p)) for p in converter.columns if p in needed
             )
-            if any(path.partition(".")[0] == name for path in paths):
+            if any(_column(path) == name for path in paths):
                 raise OptionError(
                     f"--ignore {name}: type {converter.name} needs that column; choose a type that "
                     "does not, or leave --ignore out"
                 )
+
+
+def _column(path: str) -> str:
+    """Return the column of the source that a path begins with."""
+    return path.partition(".")[0]
 
 
 def _check_key(name: str, held: Mapping[str, None], read: Collection[str]) -> None:

@@ -34,7 +34,7 @@ from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.ignoring import check_ignored, without
-from fmtkit.converting.joined_rows import JoinedSource
+from fmtkit.converting.joined_rows import ROWS, JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.open_columns import (
     TEXTS,
@@ -453,7 +453,9 @@ def _rows_of(source: AnySource, sample: Sequence[Row]) -> Sequence[Row]:
     """Return the source's own rows of a sample, where a type reads several as one."""
     if not isinstance(source, JoinedSource):
         return sample
-    return [row for joined in sample for row in joined["rows"]]
+    # A row that is joined already may hold anything; what it holds is judged when it is read.
+    lists = (joined.get(ROWS) for joined in sample)
+    return [r for rows in lists if isinstance(rows, list) for r in rows if isinstance(r, Mapping)]
 
 
 def _with_map_file(settings: RowOptions, type_name: str, sources: Sequence[str]) -> RowOptions:

@@ -37,8 +37,12 @@ class RunLock:
         self._file.write(f"{socket.gethostname()}\n".encode())
 
     def share(self) -> None:
-        """Hold the lock together with other processes of this run."""
-        self._lock(alone=False)
+        """Hold the lock together with other processes of this run.
+
+        Raises OutputExistsError if another run is writing the folder.
+        """
+        if not self._lock(alone=False):
+            raise OutputExistsError(self._holders())
 
     def release(self) -> None:
         """Give up this process's part of the lock."""
