@@ -258,7 +258,7 @@ def test_all_weights_cannot_go_to_a_server_from_a_cpu(monkeypatch):
     assert planning.plan({**keys, **files, "use_cpu": True})
 
 
-def test_distillation_sends_its_weights_as_files_or_by_nccl():
+def test_distillation_sends_its_weights_as_files_or_by_nccl(monkeypatch):
     """TRL's own trainer has no adapters to send; what it would not do is not taken for done."""
     keys = {**WHOLE, "rl": "distillation", "teacher_model": "a/t", "use_cpu": True}
     files = planning.plan({**keys, "trl": FILES})
@@ -271,5 +271,10 @@ def test_distillation_sends_its_weights_as_files_or_by_nccl():
         OptionError, match=r"files go to a server; set use_vllm: true.*\[file_sync\]"
     ):
         planning.plan({**keys, "trl": {"vllm_sync": "file"}})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    anywhere = {**keys, "use_cpu": None}
+    told = checks.find_device(Run(planning.plan({**anywhere, "trl": SERVED})))
+    assert "none is visible; trl.vllm_sync: file sends them as files" in str(told)
+    assert checks.find_device(Run(planning.plan({**anywhere, "trl": FILES}))) is None
     idle = planning.plan({**keys, "trl": {"vllm_request_timeout": 60}})
     assert "trl.vllm_request_timeout changes nothing without trl.use_vllm" in idle.notes
