@@ -1,5 +1,6 @@
 """A run folder is a run's own: what a run reads, and what is not of a run, stays as it is."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from fmtkit.core.errors import FmtkitError, OptionError, OutputExistsError
 from fmtkit.training.config.config import dumps, load
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
-from fmtkit.training.run import run_folder, run_lock
+from fmtkit.training.run import process, run_folder, run_lock
 from fmtkit.training.run.run import train
 
 PAIR = {"prompt": "q", "chosen": "a", "rejected": "b"}
@@ -59,11 +60,6 @@ def test_other_files_and_empty_folders_are_in_nobodys_way(tmp_path, config):
     check(config)
 
 
-def process_of_another(folder):
-    """Share the lock as a training process does that was started by hand."""
-    run_lock.RunLock(folder).share()
-
-
 def test_processes_of_one_run_share_its_folder(tmp_path):
     with run_lock.held(tmp_path) as lock:
         lock.share()
@@ -76,8 +72,27 @@ def test_processes_of_one_run_share_its_folder(tmp_path):
         process.release()
         another.take()
         with pytest.raises(OutputExistsError, match="still uses"):
-            process_of_another(tmp_path)
+            run_lock.RunLock(tmp_path).share()
         another.release()
+
+
+def test_a_training_process_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
+    """Alone too: the process that started it may have been killed."""
+    seen = []
+
+    def train_for_a_while(work, stop):
+        gc.collect()
+        with pytest.raises(OutputExistsError, match="still uses"), run_lock.held(tmp_path):
+            pass
+        seen.append(work)
+        return 0
+
+    monkeypatch.setattr(process.job, "read", lambda run: run)
+    monkeypatch.setattr(process, "train", train_for_a_while)
+    assert process.main([str(tmp_path)]) == 0
+    assert seen == [tmp_path]
+    with run_lock.held(tmp_path):
+        assert process.main([str(tmp_path)]) == OutputExistsError.exit_code
 
 
 def test_a_folder_with_a_plan_of_ours_is_a_runs_own(tmp_path, config):

@@ -49,22 +49,27 @@ def _different(chosen: Column, rejected: Column) -> Column:
     return rejected.with_value(rejected.value, same)
 
 
-INT32_END = 2**31
+def _numbers(numbers: Column, name: str) -> Column:
+    """Return a list of whole numbers that the table's column holds; a cast would change or refuse others."""
+    end = _end(name)
+    wrong = numbers.value.list.eval(_is_no(end, pl.element())).list.any()
+    what = "a mask's" if name.endswith("_mask") else "a token id"
+    problem = Problem("value_error", name, wrong, f"{name} holds a number that is not {what}")
+    return numbers.with_value(numbers.value.list.eval(_whole(end, pl.element())), problem)
 
 
-def _ids(numbers: Column, name: str) -> Column:
-    """Return token ids as whole numbers; other numbers are a problem, since a cast would change them."""
-    wrong = numbers.value.list.eval(_is_no_id(pl.element())).list.any()
-    problem = Problem("value_error", name, wrong, f"{name} holds a number that is not a token id")
-    return numbers.with_value(numbers.value.list.eval(_as_id(pl.element())), problem)
+def _end(name: str) -> int:
+    """Return where the numbers of a column of the table end, which is as far below zero."""
+    dtype = Tokens.others[name]
+    return 1 << (getattr(dtype, "value_type", dtype).bit_width - 1)
 
 
-def _is_no_id(number: pl.Expr) -> pl.Expr:
-    return (number != number.floor()) | (number.abs() >= INT32_END)
+def _is_no(end: int, number: pl.Expr) -> pl.Expr:
+    return (number != number.floor()) | (number.abs() >= end)
 
 
-def _as_id(number: pl.Expr) -> pl.Expr:
-    return pl.when(~_is_no_id(number)).then(number).cast(pl.Int64)
+def _whole(end: int, number: pl.Expr) -> pl.Expr:
+    return pl.when(~_is_no(end, number)).then(number).cast(pl.Int64)
 
 
 @converter(keeps=True, text=True)
@@ -183,18 +188,19 @@ def tokens(
     anchor_mask: Numbers = ABSENT,
 ) -> Tokens:
     """Token ids with their labels, for strided EBFT."""
+    end = _end("prompt_length")
     return Tokens(
-        _ids(input_ids, "input_ids"),
-        _ids(attention_mask, "attention_mask"),
-        _ids(labels, "labels"),
+        _numbers(input_ids, "input_ids"),
+        _numbers(attention_mask, "attention_mask"),
+        _numbers(labels, "labels"),
         prompt_length.with_value(
-            _as_id(prompt_length.value),
+            _whole(end, prompt_length.value),
             Problem(
                 "value_error",
                 "prompt_length",
-                _is_no_id(prompt_length.value),
+                _is_no(end, prompt_length.value),
                 "prompt_length is not a number of tokens",
             ),
         ),
-        _ids(anchor_mask, "anchor_mask"),
+        _numbers(anchor_mask, "anchor_mask"),
     )

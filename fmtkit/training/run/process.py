@@ -34,7 +34,7 @@ from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job
 from fmtkit.training.run import curves, failures, memory, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
-from fmtkit.training.run.run_lock import RunLock
+from fmtkit.training.run.run_lock import shared
 from fmtkit.training.trained import card, merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
@@ -58,8 +58,8 @@ def main(arguments: list[str]) -> int:
     try:
         with interrupts.handling(stop.take):
             end_with_parent()
-            RunLock(run).share()
-            return train(job.read(run), stop)
+            with shared(run):
+                return train(job.read(run), stop)
     except FmtkitError as error:
         return _print_error(error)
     except KeyboardInterrupt:

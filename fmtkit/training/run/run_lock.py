@@ -37,10 +37,7 @@ class RunLock:
         self._file.write(f"{socket.gethostname()}\n".encode())
 
     def share(self) -> None:
-        """Hold the lock together with other processes of this run.
-
-        Raises OutputExistsError if another run is writing the folder.
-        """
+        """Hold the lock together with others; raise OutputExistsError if one has it alone."""
         if not self._lock(alone=False):
             raise OutputExistsError(self._holders())
 
@@ -86,6 +83,20 @@ def held(run: Path) -> Iterator[RunLock]:
     try:
         lock.take()
         yield lock
+    finally:
+        lock.release()
+
+
+@contextmanager
+def shared(run: Path) -> Iterator[None]:
+    """Hold the lock of a run folder together with other processes of this run.
+
+    Raises OutputExistsError if another run is writing the folder.
+    """
+    lock = RunLock(run)
+    try:
+        lock.share()
+        yield
     finally:
         lock.release()
 
