@@ -61,7 +61,8 @@ def _numbers(numbers: Column, name: str) -> Column:
 def _end(name: str) -> int:
     """Return where the numbers of a column of the table end, which is as far below zero."""
     dtype = Tokens.others[name]
-    return 1 << (getattr(dtype, "value_type", dtype).bit_width - 1)
+    bits: int = getattr(dtype, "value_type", dtype).bit_width
+    return 1 << (bits - 1)
 
 
 def _is_no(end: int, number: pl.Expr) -> pl.Expr:
