@@ -283,10 +283,20 @@ def test_a_row_on_the_page_has_the_size_that_its_unit_says(tmp_path, type, unit)
     assert (size, trained) == (bare, 0) if unit == "characters" else 0 < trained < size
 
 
-def test_a_survey_fits_its_schema(tmp_path, tokenizer):
+def test_a_survey_fits_its_schema(tmp_path):
     rows, _ = sick_rows.sick()
     path = write(tmp_path / "pairs.jsonl", [*rows, {"chosen": 1}])
-    survey = fmtkit.inspect(path, tokenizer=tokenizer, type="ultra", show_mask=2, max_length=[64])
+    # The repository's own, which a clone has anywhere.
+    own = str(ROOT / "fixtures/tokenizer")
+    survey = fmtkit.inspect(
+        path,
+        tokenizer=own,
+        chat_template="chatml",
+        type="ultra",
+        show_mask=2,
+        max_length=[64],
+    )
+    assert survey.masks
     schema = catalogue.schema("survey")
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(json.loads(json.dumps(survey.as_dict())), schema)
