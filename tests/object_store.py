@@ -98,15 +98,26 @@ def forward(port: int, method: str, path: str, headers: dict, body: bytes):
         connection.close()
 
 
-def _body(request: BaseHTTPRequestHandler) -> bytes:
-    if request.headers.get("Transfer-Encoding") != "chunked":
-        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
-    found = []
-    while size := int(request.rfile.readline().partition(b";")[0], 16):
-        found.append(request.rfile.read(size))
+def _body(request: BaseHTTPRequestHandler) -> bytes | None:
+    """Return the body of a request; None where the client went away within it, which no store keeps."""
+    try:
+        if request.headers.get("Transfer-Encoding") != "chunked":
+            return _read(request, int(request.headers.get("Content-Length") or 0))
+        found = []
+        while size := int(request.rfile.readline().partition(b";")[0] or b"-1", 16):
+            found.append(_read(request, size))
+            request.rfile.readline()
         request.rfile.readline()
-    request.rfile.readline()
-    return b"".join(found)
+        return b"".join(found)
+    except ConnectionError:
+        return None
+
+
+def _read(request: BaseHTTPRequestHandler, size: int) -> bytes:
+    found = request.rfile.read(max(size, 0))
+    if len(found) != size:
+        raise ConnectionResetError
+    return found
 
 
 def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -115,6 +126,9 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
 
         def handle_any(self) -> None:
             body = _body(self)
+            if body is None:
+                self.close_connection = True
+                return
             fault = server.fault_of(self.command, self.path, body)
             if isinstance(fault, int):
                 code = CODES.get(fault, "InternalError")

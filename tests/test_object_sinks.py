@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from object_store import BUCKET
@@ -394,6 +396,21 @@ from fmtkit.cli import main
 sys.argv = ["fmtkit", *sys.argv[1:]]
 main()
 """
+
+
+@pytest.mark.parametrize(
+    ("header", "sent"),
+    [("Content-Length: 100", b"half"), ("Transfer-Encoding: chunked", b"64\r\nhalf")],
+)
+def test_the_store_of_these_tests_keeps_no_half_of_an_object(server, header, sent):
+    """As S3: a client that is killed within a request has written nothing."""
+    host, port = urlsplit(server.url).hostname, urlsplit(server.url).port
+    with socket.create_connection((host, port)) as client:
+        head = f"PUT /{BUCKET}/half HTTP/1.1\r\nHost: {host}\r\n{header}\r\n\r\n"
+        client.sendall(head.encode() + sent)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(100) == b""
+    assert not fsspec.filesystem("s3").exists(f"{BUCKET}/half")
 
 
 @pytest.mark.slow
