@@ -120,6 +120,15 @@ def _read(request: BaseHTTPRequestHandler, size: int) -> bytes:
     return found
 
 
+def _passed(headers: list[tuple[str, str]], server: Server) -> Iterator[tuple[str, str]]:
+    """Yield the headers of the store's answer that go to the client as they are, but for addresses."""
+    dropped = {"transfer-encoding", "content-length", "connection"}
+    for name, value in headers:
+        if name.lower() not in dropped:
+            # Google's tells where an upload goes on.
+            yield name, value.replace(f"http://127.0.0.1:{server.port}", server.url)
+
+
 def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
     class Proxy(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -141,14 +150,9 @@ def _proxy(server: Server) -> type[BaseHTTPRequestHandler]:
 
         def answer(self, status, headers, data, fault=None) -> None:
             self.send_response_only(status)
-            dropped = {"transfer-encoding", "content-length", "connection"}
             length = next((v for k, v in headers if k.lower() == "content-length"), len(data))
-            for name, value in headers:
-                if name.lower() not in dropped:
-                    # Google's tells where an upload goes on.
-                    self.send_header(
-                        name, value.replace(f"http://127.0.0.1:{server.port}", server.url)
-                    )
+            for name, value in _passed(headers, server):
+                self.send_header(name, value)
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if self.command == "HEAD":
