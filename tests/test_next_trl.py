@@ -1,5 +1,6 @@
 """The next TRL may move what fmtkit's trainers override: what needs none of that still trains, with TRL's own."""
 
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,8 @@ import tiny_training as tiny
 import yaml
 
 from fmtkit.core.errors import DependencyError
-from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES
+from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, find
+from fmtkit.training.building.build import load_class
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.grpo.plan import IDLE
 
@@ -27,10 +29,31 @@ OWN = {
     "online_dpo": "trl.experimental.online_dpo:OnlineDPOTrainer",
 }
 REWARD = "fmtkit.rewards.tags"
-MOVED = re.compile(
-    r"\b(_generate_and_score_completions|_calculate_rewards|_compute_loss|_generate)\b"
+TRAINING = Path(__file__).parents[1] / "fmtkit" / "training"
+CLASSES = (
+    "fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
+    "fmtkit.training.rl.grpo.rloo:FmtkitRLOOTrainer",
+    "fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
+    "fmtkit.training.rl.ebft.structured:EBFTTrainer",
 )
-"""What fmtkit's trainers override of TRL 1.16."""
+
+
+def moved() -> set[str]:
+    """Return the private names of TRL's trainers that fmtkit overrides, calls or reads."""
+    from transformers import Trainer
+
+    from fmtkit.training.planning.few_steps import PREPARE
+
+    lineages = [load_class(path).__mro__ for path in CLASSES]
+    names = {"ours": set(), "theirs": set()}
+    for owner in itertools.chain.from_iterable(lineages):
+        if owner.__module__.startswith(("fmtkit.", "trl.")):
+            whose = "ours" if owner.__module__.startswith("fmtkit.") else "theirs"
+            names[whose].update(vars(owner))
+    code = (file.read_text(encoding="utf-8") for file in TRAINING.rglob("*.py"))
+    read = {name for text in code for name in re.findall(r"\btrainer\.(_[a-z]\w+)", text)}
+    found = (names["ours"] & names["theirs"]) | read | {PREPARE}
+    return {name for name in found if re.match("_[a-z]", name)} - set(dir(Trainer))
 
 
 @pytest.fixture
@@ -76,6 +99,32 @@ def test_a_feature_is_refused_by_its_name_and_what_turns_it_off_is_not(name, nex
         assert planned("grpo", **{name: IDLE[name]}).runner.trainer == OWN["grpo"]
 
 
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (method, name)
+        for method in ("rloo", "online_dpo")
+        for name in sorted(find(method).features - TRL_FEATURES)
+    ],
+)
+def test_rloo_and_online_dpo_are_refused_for_their_features_alone(method, name, next_trl):
+    wanted = {"dynamic_sampling": True, "max_failed_share": 0.5, "vllm_sync": "file"}[name]
+    with pytest.raises(
+        DependencyError, match=rf"{method}: trl\.{name}: needs fmtkit's trainer.*or leave out"
+    ):
+        planned(method, **{name: wanted})
+
+
+def test_rows_are_prepared_before_the_first_step_where_no_method_prepares_a_part(monkeypatch):
+    from fmtkit.training.planning import few_steps
+
+    plan = planning.plan({"rl": "dpo", "max_steps": 2, "learning_rate": 1e-6}, partial=True)
+    assert few_steps.few_steps(plan).on_demand_from is not None
+    monkeypatch.setattr(few_steps, "PREPARE", "_moved")
+    assert few_steps.few_steps(plan).on_demand_from is None
+    assert "has no _moved" in few_steps.few_steps(plan).described()[1]
+
+
 @pytest.mark.parametrize("keys", [{"nemo_gym_enabled": True}, {"verifiers": {"environment": "e"}}])
 def test_an_environment_is_a_feature(keys, next_trl):
     with pytest.raises(DependencyError, match="needs fmtkit's trainer, which was made for trl"):
@@ -91,21 +140,32 @@ def test_strided_ebft_needs_no_version_of_trl_and_structured_does(next_trl):
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory):
-    """Return a folder with a TRL 1.17 in which every method that fmtkit overrides has another name."""
+    """Return a folder with a TRL 1.17 in which all that fmtkit uses of its private names has another one."""
     import trl
 
+    names = re.compile(rf"\b({'|'.join(moved())})\b")
     folder = tmp_path_factory.mktemp("next")
     package = Path(trl.__file__).parent
     shutil.copytree(package, folder / "trl", ignore=shutil.ignore_patterns("__pycache__"))
     for file in (folder / "trl").rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        file.write_text(MOVED.sub(r"\1_moved", text), encoding="utf-8")
+        file.write_text(names.sub(r"\1_moved", text), encoding="utf-8")
     (meta,) = package.parent.glob("trl-*.dist-info")
     shutil.copytree(meta, folder / "trl-1.17.0.dist-info")
     metadata = folder / "trl-1.17.0.dist-info" / "METADATA"
     text = metadata.read_text(encoding="utf-8")
     metadata.write_text(re.sub(r"(?m)^Version: .*", "Version: 1.17.0", text), encoding="utf-8")
     return folder
+
+
+def trained(trl: Path, config: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "fmtkit", "train", str(config)],
+        env={**os.environ, "PYTHONPATH": str(trl)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow
@@ -129,13 +189,24 @@ def test_two_steps_train_with_a_trl_whose_private_methods_moved(method, stand_in
     if method != "online_dpo":
         keys["trl"]["num_generations"] = 2
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(stand_in)}
-    done = subprocess.run(
-        [sys.executable, "-m", "fmtkit", "train", str(tmp_path / "run.yaml")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = trained(stand_in, tmp_path / "run.yaml")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "note: trl 1.17.0: TRL's own" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_of_few_steps_prepares_all_rows_with_such_a_trl(stand_in, tmp_path):
+    model = tiny.make_model(tmp_path / "model", template=tiny.TEMPLATE)
+    rows = tmp_path / "rows.jsonl"
+    pair = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good"}]
+    rows.write_text((json.dumps({"messages": pair}) + "\n") * 300, encoding="utf-8")
+    keys = {
+        **tiny.STEP,
+        "max_steps": 1,
+        "base_model": model,
+        "datasets": [{"path": str(rows), "type": "chat_template"}],
+        "output_dir": str(tmp_path / "run"),
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
+    done = trained(stand_in, tmp_path / "run.yaml")
+    assert done.returncode == 0, done.stderr[-2000:]

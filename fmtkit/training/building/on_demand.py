@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fmtkit.training.building.callbacks import TrainingError
-
-METHOD = "_prepare_dataset"
+from fmtkit.training.planning.few_steps import PREPARE
 
 
 def preparing_on_demand(
@@ -20,7 +19,7 @@ def preparing_on_demand(
 
     `tokenize` is what is done to them before.
     """
-    prepare = getattr(trainer_class, METHOD)
+    prepare = getattr(trainer_class, PREPARE)
 
     def method(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         if dataset is not rows:
@@ -32,7 +31,7 @@ def preparing_on_demand(
 
         return RowsOnDemand(dataset, prepared)
 
-    return type(trainer_class.__name__, (trainer_class,), {METHOD: method})
+    return type(trainer_class.__name__, (trainer_class,), {PREPARE: method})
 
 
 class RowsOnDemand:

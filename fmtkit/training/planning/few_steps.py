@@ -8,11 +8,14 @@ ones are enough. Each condition names what would otherwise read other rows, or d
 from collections.abc import Iterator, Mapping
 
 from fmtkit.training.config.slices import slice_of
+from fmtkit.training.config.trainer_source import find_class, installed
 from fmtkit.training.planning import launch
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import FewSteps
 
+PREPARE = "_prepare_dataset"
+"""The method by which TRL's trainers render and tokenize rows."""
 _DROPPING = frozenset({"drop", "fail"})
 """What becomes of longer rows by the conversion, so that the trainer finds none to drop or to cut."""
 _MOST_BATCHES = 50
@@ -49,6 +52,9 @@ def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
     """Yield each reason for which rows that no step draws are tokenized as well."""
     if not plan.runner.prepares_rows:
         yield f"the trainer of {plan.method} reads every row before its first step"
+    trainer = find_class(plan.runner.trainer)
+    if trainer is not None and trainer.method(PREPARE) is None:
+        yield f"the trainer of trl {installed('trl')} has no {PREPARE}, which would prepare a part of them"
     if values.get("packing") is True:
         yield "packing joins rows by the lengths of all of them"
     if launch.processes_of(plan.config, plan.launch) != 1:
