@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.columns.problems import Column
+from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.transcripts import question_or_transcript, transcript
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map(str.strip)
@@ -11,8 +12,7 @@ SAID = TEXT.filter(lambda text: text != "" and "Human:" not in text and "Assista
 
 def evaluated(column: Column, texts: list[str]) -> list[list[tuple[str, str]]]:
     frame = pl.DataFrame({"text": texts}, schema={"text": pl.String})
-    for name, step in column.steps:
-        frame = frame.with_columns(step.alias(name))
+    frame = Steps([column]).computed(frame)
     dialogs = frame.select(column.value).to_series().to_list()
     return [[(turn["role"], turn["content"]) for turn in dialog] for dialog in dialogs]
 

@@ -13,7 +13,7 @@ from polars import Expr
 
 from fmtkit import former_names
 from fmtkit.columns.dialog_pairs import joined
-from fmtkit.columns.dialogs import role_of
+from fmtkit.columns.messages import role_of
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.core.messages import SEEN

@@ -1,4 +1,4 @@
-"""When a message says nothing, and when two say the same: one rule for all columns of messages.
+"""Expressions of messages and lists of them: how one is made, when it says nothing, when two are the same.
 
 `field` gives a field of the messages by its name, such as `pl.element().struct.field`.
 """
@@ -10,6 +10,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import blank
+from fmtkit.columns.turn_sources import TurnFlaw
 from fmtkit.core.messages import MARKS, MAY_BE_EMPTY, MESSAGE_KEYS, SAYING
 
 NARROW = pl.Struct({"role": pl.String, "content": pl.String})
@@ -19,6 +20,37 @@ WIDE = pl.Struct(
         *(pl.Field(k.name, pl.Boolean if k.form == "flag" else pl.String) for k in MESSAGE_KEYS),
     ]
 )
+
+
+def message_of(layout: pl.Struct, role: Expr, content: Expr, **others: Expr) -> Expr:
+    """Make a message of a layout; `others` are its other fields, those that are not named are null."""
+    made = {"role": role, "content": content} | others
+    return pl.struct(
+        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
+        for entry in layout.fields
+    )
+
+
+def last(messages: Expr) -> Expr:
+    """Return the last message, or null."""
+    return messages.list.last()
+
+
+def all_but_last(messages: Expr) -> Expr:
+    """Return every message but the last."""
+    size = messages.list.len()
+    return messages.list.head(pl.when(size > 0).then(size - 1).otherwise(0))
+
+
+def role_of(one: Expr) -> Expr:
+    """Return the role of a message; null where there is no message, or an unknown role."""
+    return one.struct.field("role")
+
+
+def has_role(messages: Expr, *roles: str) -> Expr:
+    """Return whether any message has one of these roles."""
+    role = pl.element().struct.field("role")
+    return messages.list.eval(role.is_in(list(roles))).list.any().fill_null(value=False)
 
 
 def says_without_text(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:
@@ -44,6 +76,16 @@ def is_blank(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Ex
 def is_empty(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:
     """Return whether a message says nothing, and its role has to: null is nothing from any role."""
     return lacks_text(field, keys) | is_blank(field, keys).fill_null(value=False)
+
+
+def turn_flaws(keys: Collection[str]) -> dict[TurnFlaw, Expr]:
+    """Return what may be wrong with each message of a list, inside `list.eval`."""
+    field = pl.element().struct.field
+    return {
+        TurnFlaw.NULL: lacks_text(field, keys),
+        TurnFlaw.ROLE: field("role").is_null() & pl.element().is_not_null(),
+        TurnFlaw.BLANK: is_blank(field, keys),
+    }
 
 
 def same_message(one: Expr, other: Expr, layout: pl.Struct = NARROW) -> Expr:

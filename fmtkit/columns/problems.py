@@ -12,34 +12,32 @@ import polars as pl
 from polars import Expr
 
 from fmtkit import former_names
-from fmtkit.columns.turn_sources import Rule, Source
+from fmtkit.columns.turn_sources import Messages, Rule, Source
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows where `when` is true are bad for the reason `code`; null counts as false."""
+    """Rows where `when` is true, an expression or a rule, are bad for the reason `code`; null is false."""
 
     code: str
     column: str | None
-    when: Expr
+    when: Expr | Rule
     message: str
-    rule: Rule | None = None
-    """The condition as data, where there is one: it holds for the rows of `when`, perhaps for more."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An expression, the problems its rows may have, and warnings (code, condition, condition as data)."""
+    """An expression, the problems its rows may have, and warnings (code and condition)."""
 
     value: Expr
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[tuple[str, Expr, Rule | None], ...] = ()
-    steps: tuple[tuple[str, Expr], ...] = ()
+    warnings: tuple[tuple[str, Expr | Rule], ...] = ()
+    steps: tuple[tuple[str, Expr] | Source, ...] = ()
     """What is computed first, under a name that the value and the problems may use."""
     bound: str | None = None
     """Name of the source column, where the value is that column unchanged."""
     turns: Source | None = None
-    """How the messages are made, as data, where that can be expressed."""
+    """The source that makes the conversation, where the value is one that was made by a source."""
 
     def with_value(self, value: Expr, *problems: Problem) -> "Column":
         """Return the column with another value and these problems besides its own."""
@@ -53,7 +51,8 @@ class Column:
             self,
             problems=tuple(problem for column in columns for problem in column.problems),
             warnings=tuple(warning for column in columns for warning in column.warnings),
-            steps=tuple(step for column in columns for step in column.steps),
+            # A value is made of the others, so their steps come before its own.
+            steps=tuple(step for column in (*others, self) for step in column.steps),
         )
 
     def once(self, name: str) -> "Column":
@@ -61,13 +60,33 @@ class Column:
         once = self.with_value(pl.col(name))
         return replace(once, turns=self.turns, steps=(*self.steps, (name, self.value)))
 
-    def with_turns(self, turns: Source | None) -> "Column":
-        """Return the column with `turns`, the description of its value as data."""
-        return replace(self, turns=turns)
+    def named(self) -> "tuple[str, Column]":
+        """Return a name by which sources and rules can use the value, and the column that has it."""
+        if self.value.meta.is_column():
+            return self.value.meta.output_name(), self
+        # The steps hold the expression, so that no other one has its identity.
+        name = f"__made_{id(self.value):x}"
+        return name, self.once(name)
 
-    def warn(self, code: str, when: Expr, rule: Rule | None = None) -> "Column":
+    def described(self) -> "tuple[Source, Column]":
+        """Return the source of the conversation, and the column that has it; any value is `Messages`."""
+        if self.turns is not None:
+            return self.turns, self
+        name, column = self.named()
+        source = Messages(name)
+        return source, replace(column, turns=source)
+
+    def with_turns(self, turns: Source) -> "Column":
+        """Return the column with the conversation that a source makes as its value.
+
+        Steps that make the columns which the source names are steps of this column.
+        """
+        value = pl.col(turns.name)
+        return replace(self, value=value, bound=None, turns=turns, steps=(*self.steps, turns))
+
+    def warn(self, code: str, when: Expr | Rule) -> "Column":
         """Return the column with a warning for the rows where `when` is true."""
-        return replace(self, warnings=(*self.warnings, (code, when, rule)))
+        return replace(self, warnings=(*self.warnings, (code, when)))
 
     def warn_unread(self, path: str, when: Expr) -> "Column":
         """Warn of the rows where `when` is true: they have values under this path that are not read."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from fmtkit.columns.turn_sources import Rule, Source, names_of
+from fmtkit.columns.turn_sources import Except, Rule, Source, names_of
 
 LEFT, RIGHT = 1, 2
 """Sides on which a string is trimmed; their sum is both."""
@@ -97,3 +97,8 @@ class Layout:
     def bound(self) -> tuple[str, ...]:
         """Return the bound texts and conversations that are used, each once."""
         return names_of((*self.dialogs, *self.rules))
+
+
+def wider(rule: Rule) -> Rule:
+    """Return a rule that the kernel may know and that holds of all rows of which this one does."""
+    return wider(rule.rule) if isinstance(rule, Except) else rule

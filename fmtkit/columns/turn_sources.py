@@ -1,14 +1,17 @@
-"""How the conversations of a row are made, as data, so that the kernel can make them without a frame.
+"""How the conversations of a row are made, and which rows are bad, as data: the one statement of each.
 
-The helpers of converters make an expression and, where possible, the same as data, a `Source`: the
-turns of a conversation. `turns` is what a source means, on the values of one row; the kernel reads sources as
-they are here (`fmtkit.columns.text_layout`), and tests compare it with the expressions.
+A source makes the turns of a conversation, a rule says of which rows something is true. Both name columns of
+the frame: bound ones, or such as are computed first. What follows from them is elsewhere: the expressions
+(`fmtkit.columns.source_expressions`), and what the kernel makes without a frame where all columns are bound
+(`fmtkit.columns.text_layout`). `turns` is what a source means, on the values of one row; tests compare the
+other two with it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import singledispatch
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from fmtkit.core.messages import SYSTEM, is_same
 
@@ -17,133 +20,178 @@ Turn: TypeAlias = Mapping[str, Any]
 
 PROMPT_END_ROLES = ("user", "tool")
 """Roles whose turn may end a prompt."""
-"""Roles of the turn that may lead a conversation; their text may be empty."""
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Bound texts, each a turn of a role; a row's null or empty ones are left out."""
+class Source:
+    """How a conversation is made; a kind of source also has `turns` and `source_expressions.expression`."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the column that holds the conversation, the same for equal sources."""
+        return repr(self)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When something is true of a row; a kind of rule also has `source_expressions.condition`."""
+
+
+@dataclass(frozen=True)
+class Texts(Source):
+    """Texts, each a turn of a role; a row's null or empty ones are left out."""
 
     said: tuple[tuple[str, str], ...]
+    """The role and the column of each."""
+    wide: bool = False
+    """Whether the turns may have more than role and content."""
+    complete: bool = False
+    """Whether every row that is not bad has all of them."""
 
 
 @dataclass(frozen=True)
-class Messages:
-    """The messages of a bound column."""
+class Messages(Source):
+    """The messages of a column."""
 
     column: str
 
+    @property
+    def name(self) -> str:
+        return self.column
+
 
 @dataclass(frozen=True)
-class WithSystem:
-    """A conversation after the bound system prompt, unless that is empty or the conversation has one."""
+class WithSystem(Source):
+    """A conversation after a system prompt, unless that is empty or the conversation has one."""
 
     system: str
-    of: "Source"
+    of: Source
 
 
 @dataclass(frozen=True)
-class WithoutSystem:
+class WithQuestion(Source):
+    """A conversation with a question before its last turn, unless that is empty or a user has spoken."""
+
+    question: str
+    of: Source
+
+
+@dataclass(frozen=True)
+class WithoutSystem(Source):
     """A conversation without its first turn where that is the system's."""
 
-    of: "Source"
+    of: Source
 
 
 @dataclass(frozen=True)
-class AllButLast:
+class AllButLast(Source):
     """All turns of a conversation but the last."""
 
-    of: "Source"
+    of: Source
 
 
 @dataclass(frozen=True)
-class Last:
+class Last(Source):
     """The last turn of a conversation."""
 
-    of: "Source"
+    of: Source
 
 
 @dataclass(frozen=True)
-class WithoutAnswer:
+class WithoutAnswer(Source):
     """A conversation without its last turn, if that is the assistant's and the last one of `other` too."""
 
-    of: "Source"
-    other: "Source"
+    of: Source
+    other: Source
 
 
 @dataclass(frozen=True)
-class AfterContext:
+class AfterContext(Source):
     """A reply after its context; a reply that includes earlier turns stays as it is."""
 
-    context: "Source"
-    reply: "Source"
+    context: Source
+    reply: Source
 
 
 @dataclass(frozen=True)
-class PromptTurns:
+class PromptTurns(Source):
     """The turns before the reply: the context, or all but the last of a reply that includes earlier turns."""
 
-    context: "Source"
-    reply: "Source"
+    context: Source
+    reply: Source
 
 
 @dataclass(frozen=True)
-class Shared:
+class Shared(Source):
     """The turns with which both conversations begin, up to the last of them that asks for a reply."""
 
-    one: "Source"
-    other: "Source"
+    one: Source
+    other: Source
 
 
 @dataclass(frozen=True)
-class AfterShared:
+class AfterShared(Source):
     """What the first conversation has after the turns that both share."""
 
-    one: "Source"
-    other: "Source"
-
-
-Source: TypeAlias = (
-    Texts | Messages | WithSystem | WithoutSystem | AllButLast | Last | WithoutAnswer | AfterContext
-    | PromptTurns | Shared | AfterShared
-)  # fmt: skip
-
-
-# Rules. A rule may match more rows than the problem or warning that it stands for, never fewer: the
-# rows that it matches are converted in a frame.
+    one: Source
+    other: Source
 
 
 @dataclass(frozen=True)
-class Null:
-    """A bound column is null."""
+class Null(Rule):
+    """A column is null; without `holds` it is not."""
+
+    column: str
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Blank(Rule):
+    """A text is not null, and has nothing but white space."""
 
     column: str
 
 
 @dataclass(frozen=True)
-class Blank:
-    """The text of a bound column is not null, and has nothing but white space."""
+class Empty(Rule):
+    """A text is not null, and has no characters; without `holds` it is null or has some."""
 
     column: str
+    holds: bool = True
 
 
 @dataclass(frozen=True)
-class Equal:
-    """The texts of two bound columns are equal."""
+class Equal(Rule):
+    """Two texts are equal."""
 
     one: str
     other: str
 
 
+class TurnFlaw(Enum):
+    """What may be wrong with the messages of a column: its code, where in the column it is, and its words."""
+
+    NO_MESSAGES = ("empty_field", "", "has no messages")
+    NULL = ("null_field", "[].content", "is null")
+    ROLE = ("unknown_role", "[].role", "is not a known role")
+    BLANK = ("empty_field", "[].content", "is empty or blank")
+
+    def __init__(self, code: str, path: str, words: str) -> None:
+        self.code, self.path, self.words = code, path, words
+
+
 @dataclass(frozen=True)
-class Flawed:
-    """A bound column has no messages, or an empty one."""
+class Flawed(Rule):
+    """The messages of a bound column have this flaw, and none whose code comes before in precedence."""
 
     column: str
+    flaw: TurnFlaw
+    keys: tuple[str, ...] = ()
+    """What its messages may have besides role and content."""
 
 
 @dataclass(frozen=True)
-class Ends:
+class Ends(Rule):
     """The last turn has one of these roles; without `holds` it has none of them, or there is no turn."""
 
     of: Source
@@ -152,7 +200,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class HasRole:
+class HasRole(Rule):
     """A turn of a conversation has one of these roles; without `holds` none has."""
 
     of: Source
@@ -161,7 +209,7 @@ class HasRole:
 
 
 @dataclass(frozen=True)
-class Same:
+class Same(Rule):
     """Two conversations hold the same messages; without `holds` they do not."""
 
     one: Source
@@ -170,7 +218,7 @@ class Same:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Foreign(Rule):
     """A reply includes earlier turns that are not those of its context."""
 
     context: Source
@@ -178,47 +226,42 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Several:
-    """A reply without its context is more than one answer; without `calls` more than one message."""
+class Several(Rule):
+    """A reply without its context is more than one answer, which may follow tool calls and their results.
+
+    Without `calls`: a reply is more than one message.
+    """
 
     reply: Source
     calls: bool
 
 
 @dataclass(frozen=True)
-class OtherSystem:
-    """A conversation begins with another system prompt than the bound one."""
+class OtherSystem(Rule):
+    """A conversation begins with another system prompt than this one, which is not empty."""
 
     system: str
     of: Source
 
 
 @dataclass(frozen=True)
-class QuestionMissing:
-    """No user turn is the bound question, or there is none at all."""
+class QuestionMissing(Rule):
+    """There are user turns, and none of them is the question; white space around it does not count."""
 
     question: str
     of: Source
 
 
-Rule: TypeAlias = (
-    Null
-    | Blank
-    | Equal
-    | Flawed
-    | Ends
-    | HasRole
-    | Same
-    | Foreign
-    | Several
-    | OtherSystem
-    | QuestionMissing
-)
-"""When rows are bad, or are warned of, as data."""
+@dataclass(frozen=True)
+class Except(Rule):
+    """A rule holds, and none of the others does."""
+
+    rule: Rule
+    others: tuple[Rule, ...]
 
 
 def names_of(found: Iterable[Source | Rule]) -> tuple[str, ...]:
-    """Return the bound columns that sources and rules name, each once."""
+    """Return the columns that sources and rules name, each once."""
     return tuple(dict.fromkeys(name for one in found for name in _names(one)))
 
 
@@ -226,24 +269,24 @@ def _names(found: Source | Rule) -> Iterator[str]:
     if isinstance(found, Texts):
         yield from (name for _, name in found.said)
         return
-    held = [getattr(found, entry.name) for entry in fields(found)]
-    yield from (name for name in held if isinstance(name, str))
-    for source in sources_of(found):
-        yield from _names(source)
+    yield from (name for name in _values(found) if isinstance(name, str))
+    for part in parts_of(found):
+        yield from _names(part)
+
+
+def parts_of(found: Source | Rule) -> list[Source | Rule]:
+    """Return the sources and rules that a source or a rule is made of."""
+    held = (value if isinstance(value, tuple) else (value,) for value in _values(found))
+    return [part for values in held for part in values if isinstance(part, Source | Rule)]
 
 
 def sources_of(found: Source | Rule) -> list[Source]:
     """Return the conversations that a source or a rule is about."""
-    held = (getattr(found, entry.name) for entry in fields(found))
-    return [source for source in held if isinstance(source, Source)]
+    return [part for part in parts_of(found) if isinstance(part, Source)]
 
 
-Made = TypeVar("Made")
-
-
-def known(make: Callable[..., Made], *of: Source | str | None) -> Made | None:
-    """Make a source or a rule of others; None if one of them is None."""
-    return None if None in of else make(*of)
+def _values(found: Source | Rule) -> list[Any]:
+    return [getattr(found, entry.name) for entry in fields(found)]
 
 
 # What a source means.
@@ -271,6 +314,14 @@ def _(source: WithSystem, row: Mapping[str, Any]) -> list[Turn]:
     if not row[source.system] or (led and led[0]["role"] in SYSTEM):
         return led
     return [{"role": "system", "content": row[source.system]}, *led]
+
+
+@turns.register
+def _(source: WithQuestion, row: Mapping[str, Any]) -> list[Turn]:
+    said = turns(source.of, row)
+    if not row[source.question] or any(turn["role"] == "user" for turn in said):
+        return said
+    return [*said[:-1], {"role": "user", "content": row[source.question]}, *said[-1:]]
 
 
 @turns.register

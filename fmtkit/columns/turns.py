@@ -10,17 +10,13 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import blank
-from fmtkit.columns.messages import NARROW, WIDE, is_empty
+from fmtkit.columns.messages import NARROW, WIDE, is_empty, message_of
 from fmtkit.columns.problems import Column, Problem
 
 
 def turn(role: Expr, content: Expr, **others: Expr) -> Expr:
     """Make a wide message; `others` are its other fields."""
-    made = {"role": role, "content": content} | others
-    return pl.struct(
-        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
-        for entry in WIDE.fields
-    )
+    return message_of(WIDE, role, content, **others)
 
 
 def speaker(name: Expr, roles: Mapping[str, str]) -> Expr:
@@ -36,7 +32,7 @@ def joined_texts(parts: Expr, text: Expr) -> Expr:
 def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Column:
     """Make wide messages of a list; `message` is the message of one item. Roles and contents are checked.
 
-    A row with one of the `problems` is not also reported for an empty turn.
+    A row with one of the `problems`, which are expressions, is not also reported for an empty turn.
     """
     made = source.with_value(source.value.list.eval(message)).once(f"__turns_{name}")
     field = pl.element().struct.field
@@ -45,7 +41,9 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
         return made.value.list.eval(wrong).list.any()
 
     silent = any_turn(is_empty(field))
-    has_problem = reduce(Expr.or_, (problem.when for problem in problems), pl.lit(value=False))
+    conditions = [problem.when for problem in problems if isinstance(problem.when, Expr)]
+    assert len(conditions) == len(problems)
+    has_problem = reduce(Expr.or_, conditions, pl.lit(value=False))
     return made.with_value(
         made.value,
         *problems,
@@ -77,7 +75,10 @@ def alternating(texts: Column, name: str) -> Column:
 def of_exchanges(exchanges: Column, asked: Expr, answered: Expr, name: str) -> Column:
     """Make narrow messages of a list of exchanges, each a question and its answer."""
     pairs = exchanges.value.list.eval(
-        pl.concat_list(_narrow("user", asked), _narrow("assistant", answered)).explode()
+        pl.concat_list(
+            message_of(NARROW, pl.lit("user"), asked),
+            message_of(NARROW, pl.lit("assistant"), answered),
+        ).explode()
     )
     made = exchanges.with_value(pairs).once(f"__turns_{name}")
     content = pl.element().struct.field("content")
@@ -86,8 +87,3 @@ def of_exchanges(exchanges: Column, asked: Expr, answered: Expr, name: str) -> C
         "empty_field", f"{name}[]", silent, f"an exchange of {name} has an empty turn"
     )
     return made.with_value(made.value, nothing)
-
-
-def _narrow(role: str, content: Expr) -> Expr:
-    made = {"role": pl.lit(role), "content": content}
-    return pl.struct(made[entry.name].alias(entry.name) for entry in NARROW.fields)

@@ -27,12 +27,11 @@ from fmtkit.columns.kinds import (
     TextKind,
     TreeKind,
 )
-from fmtkit.columns.messages import NARROW, WIDE, is_blank, lacks_text
+from fmtkit.columns.messages import NARROW, WIDE, message_of, turn_flaws
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import form_of, holds
-from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null
+from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null, Rule, TurnFlaw
 from fmtkit.core import buffers
-from fmtkit.core.codes import PRECEDENCE
 from fmtkit.core.messages import CALL_ROLE, ROW_PATH, SILENT
 
 # What converters see.
@@ -258,11 +257,7 @@ def _role(kind: DialogKind, role: Expr) -> Expr:
 
 
 def _message(kind: DialogKind, role: Expr, content: Expr) -> Expr:
-    made = {"role": role, "content": content}
-    return pl.struct(
-        made.get(entry.name, pl.lit(None, dtype=entry.dtype)).alias(entry.name)
-        for entry in (WIDE if kind.wide else NARROW).fields
-    )
+    return message_of(WIDE if kind.wide else NARROW, role, content)
 
 
 # What the types of parsed values leave open.
@@ -342,22 +337,21 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
     `name` is what messages call it, `bound` the column of the frame.
     """
     value = pl.col(bound)
-    flaws = [Flaw("null_field", "", value.is_null(), "is null", Null)] if required else []
+    problems = [Problem("null_field", name, Null(bound), f"{name} is null")] if required else []
     if isinstance(kind, DialogKind):
-        # Each message is examined once: only the first code in precedence is the row's.
-        turns = sorted(_turn_flaws(kind), key=lambda flaw: PRECEDENCE[flaw.code])
-        worst = pl.coalesce(
-            pl.when(flaw.when).then(pl.lit(i, dtype=pl.UInt8)) for i, flaw in enumerate(turns)
+        keys = tuple(key.name for key in kind.keys)
+        problems += (
+            Problem(f.code, name + f.path, Flawed(bound, f, keys), f"{name}{f.path} {f.words}")
+            for f in TurnFlaw
+            if required or f is not TurnFlaw.NO_MESSAGES
         )
-        seen = Column(value.list.eval(worst).list.min()).once(f"__flaw_{name}")
-        flaws += [flaw.inside("[]", seen.value == i) for i, flaw in enumerate(turns)]
-        flaws += _silence(value) if required else []
-        # Columns that may be null are not described as data.
-        judged = seen.with_value(value, *(flaw.problem(name, bound) for flaw in flaws))
-        return judged.with_turns(Messages(bound) if required else None)
+        return Column(value, tuple(problems), turns=Messages(bound))
     # A null inside an optional column is a problem too; an empty value there counts as absent.
-    flaws += (flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field")
-    return Column(value, tuple(f.problem(name, bound) for f in flaws), bound=bound)
+    flaws = [flaw for flaw in flaws_of(kind, value) if required or flaw.code == "null_field"]
+    # An optional text has no flaw.
+    rule = Blank(bound) if isinstance(kind, TextKind) else None
+    problems += (flaw.problem(name, rule) for flaw in flaws)
+    return Column(value, tuple(problems), bound=bound)
 
 
 @dataclass(frozen=True)
@@ -368,18 +362,15 @@ class Flaw:
     path: str
     when: Expr
     words: str
-    rule: type[Null | Blank | Flawed] | None = None
 
-    def problem(self, name: str, bound: str) -> Problem:
-        """Make it the problem of a column."""
+    def problem(self, name: str, rule: Rule | None = None) -> Problem:
+        """Make it the problem of a column; `rule` is the same condition, where there is one."""
         words = f"{name}{self.path} {self.words}"
-        rule = None if self.rule is None else self.rule(bound)
-        return Problem(self.code, name + self.path, self.when, words, rule)
+        return Problem(self.code, name + self.path, rule or self.when, words)
 
     def inside(self, path: str, when: Expr) -> "Flaw":
         """Return the same flaw of what holds the value."""
-        rule = Flawed if self.rule is Flawed else None
-        return Flaw(self.code, path + self.path, when, self.words, rule)
+        return Flaw(self.code, path + self.path, when, self.words)
 
 
 @singledispatch
@@ -390,7 +381,7 @@ def flaws_of(kind: Kind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
 
 @flaws_of.register
 def _(kind: TextKind, value: Expr) -> Iterator[Flaw]:  # noqa: ARG001
-    yield Flaw("empty_field", "", blank(value), "is empty or blank", Blank)
+    yield Flaw("empty_field", "", blank(value), "is empty or blank")
 
 
 @flaws_of.register
@@ -414,24 +405,7 @@ def _(kind: ListKind, value: Expr) -> Iterator[Flaw]:
 
 @flaws_of.register
 def _(kind: DialogKind, value: Expr) -> Iterator[Flaw]:
-    for flaw in _turn_flaws(kind):
-        yield flaw.inside("[]", value.list.eval(flaw.when).list.any())
-    yield from _silence(value)
-
-
-def _silence(value: Expr) -> list[Flaw]:
-    """Return the flaw of a conversation without messages."""
-    return [Flaw("empty_field", "", value.list.len() == 0, "has no messages", Flawed)]
-
-
-def _turn_flaws(kind: DialogKind) -> list[Flaw]:
-    """Return what may be wrong with one message of a conversation."""
-    turn = pl.element().struct
-    keys = [key.name for key in kind.keys]
-    unknown = turn.field("role").is_null() & pl.element().is_not_null()
-    lacks, silent = lacks_text(turn.field, keys), is_blank(turn.field, keys)
-    return [
-        Flaw("null_field", ".content", lacks, "is null", Flawed),
-        Flaw("unknown_role", ".role", unknown, "is not a known role", Flawed),
-        Flaw("empty_field", ".content", silent, "is empty or blank", Flawed),
-    ]
+    found = turn_flaws([key.name for key in kind.keys])
+    whens = {flaw: value.list.eval(when).list.any() for flaw, when in found.items()}
+    for flaw, when in (whens | {TurnFlaw.NO_MESSAGES: value.list.len() == 0}).items():
+        yield Flaw(flaw.code, flaw.path, when, flaw.words)

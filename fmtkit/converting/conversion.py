@@ -14,6 +14,7 @@ from polars import Expr
 
 from fmtkit.columns.expansion import expand, expansion_problems
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.turn_sources import Rule
 from fmtkit.converting import unread_turns
 from fmtkit.converting.binding import Binding
@@ -76,33 +77,34 @@ def _raised(error: BaseException, binding: Binding) -> str:
 
 def _convert(frame: pl.DataFrame, binding: Binding) -> Converted:
     columns = columns_of(binding.made, text=binding.converter.text)
-    problems = _problems(columns)
-    for name, step in _steps(columns).items():
-        frame = frame.with_columns(step.alias(name))
-    warnings = _warnings(columns)
+    problems, warnings = _problems(columns), _warnings(columns)
+    steps = Steps(column for _, column in columns)
+    wrong = [steps.when(problem.when) for problem in problems]
+    warned = [steps.when(when) for _, when in warnings]
+    frame = steps.computed(frame)
     expressions = [column.value.alias(name) for name, column in columns]
     expressions += [pl.col(kept.name) for kept in binding.kept]
     if problems:
         expressions.append(
             pl.coalesce(
-                [pl.when(p.when).then(pl.lit(i, dtype=pl.UInt16)) for i, p in enumerate(problems)]
+                [pl.when(when).then(pl.lit(i, dtype=pl.UInt16)) for i, when in enumerate(wrong)]
             ).alias("__problem")
         )
     expressions += [
-        when.fill_null(value=False).alias(f"__warn_{i}") for i, (_, when, _) in enumerate(warnings)
+        when.fill_null(value=False).alias(f"__warn_{i}") for i, when in enumerate(warned)
     ]
     out = frame.select("__row", *expressions)
     bad: list[tuple[int, Problem]] = []
     if problems:
         if out.get_column("__problem").null_count() < out.height:
-            wrong = out.filter(pl.col("__problem").is_not_null())
-            pairs = zip(wrong["__row"].to_list(), wrong["__problem"].to_list(), strict=True)
+            faulty = out.filter(pl.col("__problem").is_not_null())
+            pairs = zip(faulty["__row"].to_list(), faulty["__problem"].to_list(), strict=True)
             bad = [(row, problems[index]) for row, index in pairs]
             out = out.filter(pl.col("__problem").is_null())
         out = out.drop("__problem")
     counts: Counter[str] = Counter()
     within: Counter[str] = Counter()
-    for i, (code, _, _) in enumerate(warnings):
+    for i, (code, _) in enumerate(warnings):
         name, _, column = code.partition(" ")
         count = int(out.get_column(f"__warn_{i}").sum())
         counts[name] += count
@@ -145,12 +147,7 @@ def columns_of(table: Table, *, text: bool) -> list[tuple[str, Column]]:
     return [(names.get(name, name), column) for name, column in named if column is not None]
 
 
-def _steps(columns: list[tuple[str, Column]]) -> dict[str, Expr]:
-    """Return the columns that are computed first, each once, after those that it depends on."""
-    return {name: step for _, column in columns for name, step in column.steps}
-
-
-def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr, Rule | None]]:
+def _warnings(columns: list[tuple[str, Column]]) -> list[tuple[str, Expr | Rule]]:
     found = [warning for _, column in columns for warning in column.warnings]
     return list({id(warning): warning for warning in found}.values())
 

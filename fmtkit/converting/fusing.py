@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+from polars import Expr
 
 from fmtkit.columns.expansion import Several
-from fmtkit.columns.kinds import DialogKind, Kind, TextKind
-from fmtkit.columns.problems import Problem
+from fmtkit.columns.kinds import DialogKind, TextKind
 from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import (
     LEFT,
@@ -33,10 +33,12 @@ from fmtkit.columns.text_layout import (
     Path,
     Shape,
     View,
+    wider,
 )
 from fmtkit.columns.text_layout import Trim as Trimmed
-from fmtkit.columns.turn_sources import Null, turns
+from fmtkit.columns.turn_sources import Null, Rule, turns
 from fmtkit.converting.binding import Binding
+from fmtkit.converting.bound_column import BoundColumn
 from fmtkit.converting.conversion import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.core.buffers import Int64s, values_of
@@ -115,13 +117,12 @@ class Fusion:
             return False
         if binding.carried or not self.names or not self._has_plain_columns:
             return False
-        problems = [problem for column in self.columns.values() for problem in column.problems]
-        warned = [rule for column in self.columns.values() for _, _, rule in column.warnings]
         held = self._rules.bound
         return (
-            all(self._has_rule(problem) for problem in problems)
-            and None not in warned
-            and all(isinstance(kind, TextKind | DialogKind) for kind in self._held.values())
+            all(map(self._is_known, self._conditions))
+            and clean_lines.can_make(self._rules)
+            and self._held.keys() == {*held}
+            and all(map(self._is_readable, self._held.values()))
             and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
             and {*held}.isdisjoint(column.bound for column in self.columns.values())
             and (not self.is_text or self._is_traceable)
@@ -140,14 +141,29 @@ class Fusion:
         return compiled is not None and compiled.forms == TEXTS and compiled.engine.traceable
 
     @property
-    def _held(self) -> dict[str, Kind]:
-        """Return the kinds of the bound columns of which rows are made."""
+    def _held(self) -> dict[str, BoundColumn]:
+        """Return the bound columns of which rows are made."""
         held = self._rules.bound
-        return {column.name: column.kind for column in self.binding.columns if column.name in held}
+        return {column.name: column for column in self.binding.columns if column.name in held}
 
     @property
     def _dialogs(self) -> list[DialogKind]:
-        return [kind for kind in self._held.values() if isinstance(kind, DialogKind)]
+        kinds = [column.kind for column in self._held.values()]
+        return [kind for kind in kinds if isinstance(kind, DialogKind)]
+
+    @staticmethod
+    def _is_readable(column: BoundColumn) -> bool:
+        """Return whether the kernel makes turns of a column: of messages only where they may not be null."""
+        return isinstance(column.kind, TextKind) or (
+            isinstance(column.kind, DialogKind) and column.required
+        )
+
+    @cached_property
+    def _conditions(self) -> list[Expr | Rule]:
+        """Return when rows are bad or are warned of."""
+        columns = self.columns.values()
+        found = [problem.when for column in columns for problem in column.problems]
+        return found + [when for column in columns for _, when in column.warnings]
 
     @property
     def _has_plain_columns(self) -> bool:
@@ -158,26 +174,23 @@ class Fusion:
             for name, column in self.columns.items()
         )
 
-    def _has_rule(self, problem: Problem) -> bool:
-        if isinstance(problem.rule, Null):
+    def _is_known(self, when: Expr | Rule) -> bool:
+        if isinstance(when, Null):
             # The kernel leaves lines whose required column is null to the strict parser.
             required = {column.name for column in self.binding.columns if column.required}
-            return problem.rule.column in required
-        return problem.rule is not None
+            return when.column in required
+        return isinstance(when, Rule)
 
     @cached_property
     def _rules(self) -> Layout:
         """Return the layout without a shape."""
-        columns, is_text = self.columns.values(), self.is_text
-        rules = [problem.rule for column in columns for problem in column.problems]
-        rules += [rule for column in columns for _, _, rule in column.warnings]
+        is_text = self.is_text
+        rules = [when for when in self._conditions if isinstance(when, Rule)]
         sides = tuple(self.names.index(name) for name in SIDES if name in self.names)
         tools = self.columns.get("tools")
         layout = Layout(
             dialogs=tuple(t for name in self.names if (t := self.columns[name].turns) is not None),
-            rules=tuple(
-                dict.fromkeys(r for r in rules if r is not None and not isinstance(r, Null))
-            ),
+            rules=tuple(dict.fromkeys(wider(rule) for rule in rules if not isinstance(rule, Null))),
             tokens=self.tokens,
             # Templates are traced without tools.
             silent=(tools.bound,) if is_text and tools is not None and tools.bound else (),

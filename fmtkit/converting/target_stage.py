@@ -18,6 +18,7 @@ from fmtkit.columns import exports
 from fmtkit.columns.dialog_pairs import same_dialog
 from fmtkit.columns.messages import is_empty
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.converting.splitting import frame_of, prompt_texts
 from fmtkit.converting.text_stage import Done, RowFailure, TextStage
@@ -466,23 +467,22 @@ def _there(column: pa.ChunkedArray) -> Bools:
 
 def _select(frame: pl.DataFrame, rows: Rows) -> tuple[pl.DataFrame, list[tuple[int, Problem]]]:
     """Compute the columns of the target and the problems of rows, which are left out."""
-    columns = list(rows.values())
-    steps = {name: step for column in columns if column for name, step in column.steps}
-    for name, step in steps.items():
-        frame = frame.with_columns(step.alias(name))
-    found = {id(p): p for column in columns if column for p in column.problems}
-    problems = list(found.values())
+    columns = [column for column in rows.values() if column]
+    problems = list({id(p): p for column in columns for p in column.problems}.values())
+    steps = Steps(columns)
+    wrong = [steps.when(problem.when) for problem in problems]
+    frame = steps.computed(frame)
     values = [column.value.alias(name) for name, column in rows.items() if column]
     if not problems:
         return frame.select(*values, "__row"), []
     number = pl.coalesce(
-        pl.when(p.when).then(pl.lit(i, dtype=pl.UInt16)) for i, p in enumerate(problems)
+        pl.when(when).then(pl.lit(i, dtype=pl.UInt16)) for i, when in enumerate(wrong)
     )
     out = frame.select(*values, "__row", number.alias("__problem"))
     bad: list[tuple[int, Problem]] = []
     if out.get_column("__problem").null_count() < out.height:
-        wrong = out.filter(pl.col("__problem").is_not_null()).select("__row", "__problem")
-        bad = [(row, problems[i]) for row, i in wrong.iter_rows()]
+        faulty = out.filter(pl.col("__problem").is_not_null()).select("__row", "__problem")
+        bad = [(row, problems[i]) for row, i in faulty.iter_rows()]
         out = out.filter(pl.col("__problem").is_null())
     return out.drop("__problem"), bad
 

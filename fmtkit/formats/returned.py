@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.columns.problems import Column
+from fmtkit.columns.turn_sources import Rule, Source
 from fmtkit.core.codes import PRECEDENCE, WARNINGS
 from fmtkit.core.errors import OptionError, near_match
 
@@ -42,9 +43,10 @@ def _check_column(who: str, name: str, column: object) -> None:
         )
         raise OptionError(f"{who} {spoken(column)} as {name!r}, which must be a Column; {advice}")
     values: dict[str, object] = {"value": column.value}
-    values |= {f"step {step!r}": value for step, value in column.steps}
-    values |= {f"problem {p.code!r}": p.when for p in column.problems}
-    values |= {f"warning {code!r}": when for code, when, _ in column.warnings}
+    values |= {f"step {s[0]!r}": s[1] for s in column.steps if not isinstance(s, Source)}
+    whens: dict[str, object] = {f"problem {p.code!r}": p.when for p in column.problems}
+    whens |= {f"warning {code!r}": when for code, when in column.warnings}
+    values |= {part: when for part, when in whens.items() if not isinstance(when, Rule)}
     for part, value in values.items():
         if not isinstance(value, pl.Expr):
             raise OptionError(
@@ -53,7 +55,7 @@ def _check_column(who: str, name: str, column: object) -> None:
     for problem in column.problems:
         if problem.code not in PRECEDENCE:
             raise _unknown(who, name, "problem", problem.code, [*PRECEDENCE])
-    for code, _, _ in column.warnings:
+    for code, _ in column.warnings:
         if code not in WARNINGS and not code.startswith(_UNREAD):
             raise _unknown(who, name, "warning", code, [*WARNINGS])
 

@@ -56,7 +56,9 @@ from fmtkit.columns.turn_sources import (
     Texts,
     WithoutAnswer,
     WithoutSystem,
+    WithQuestion,
     WithSystem,
+    parts_of,
     sources_of,
 )
 from fmtkit.core.buffers import MAX_INT32
@@ -237,7 +239,9 @@ def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
     slots = ((places[name], int(compiler.is_dialog[name])) for name in layout.bound)
     silent = (*layout.silent, *(column.name for column in spec.watched))
     dialogs = tuple(compiler.step(source) for source in layout.dialogs)
-    rules = tuple(map(compiler.rule, layout.rules))
+    # Several rules may be one for the kernel, and what is compiled may add to those that are assumed.
+    rules = dict.fromkeys(map(compiler.rule, layout.rules))
+    rules |= dict.fromkeys(map(compiler.rule, compiler.assumed))
     return (
         len(places),
         tuple(slots),
@@ -246,7 +250,7 @@ def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
         tuple((name, int(form == "flag")) for name, form in layout.keys),
         compiler.bits(),
         tuple(compiler.steps.values()),
-        rules,
+        tuple(rules),
         dialogs,
         int(layout.messages),
         layout.unlike,
@@ -270,6 +274,8 @@ class _LayoutCompiler:
             raise ValueError(f"a layout of more than {MOST_ROLES} roles")
         self.numbers = {role: chr(number) for number, role in enumerate(self.roles, start=1)}
         self.steps: dict[Source, KernelTuple] = {}
+        self.assumed: dict[Rule, None] = {}
+        """Rules without which a step would not be its source."""
 
     def letters(self, roles: Iterable[str]) -> str:
         """Return a letter for each role."""
@@ -292,6 +298,9 @@ class _LayoutCompiler:
 
     def step(self, source: Source) -> int:
         """Return the number of the step that makes a conversation, after those that it is made of."""
+        if isinstance(source, WithQuestion):
+            self.assumed[HasRole(source.of, ("user",), holds=False)] = None
+            return self.step(source.of)
         if source not in self.steps:
             one, other = self._of(source)
             roles: Sequence[str] = _STEP_ROLES.get(type(source), ())
@@ -352,6 +361,20 @@ _STEPS: tuple[type, ...] = (
 _RULES: tuple[type, ...] = (
     Blank, Equal, Flawed, Ends, HasRole, Same, Foreign, Several, OtherSystem, QuestionMissing,
 )  # fmt: skip
+
+
+def can_make(layout: Layout) -> bool:
+    """Return whether the kernel knows all that a layout is made of."""
+    waiting: list[Source | Rule] = [*layout.dialogs, *layout.rules]
+    known = (*_STEPS, *_RULES, WithQuestion)
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, known):
+            return False
+        waiting += parts_of(one)
+    return True
+
+
 _STEP_ROLES: dict[type, tuple[str, ...]] = {
     WithSystem: SYSTEM,
     WithoutSystem: ("system",),
