@@ -139,6 +139,31 @@ def test_imports_point_down_the_layers_of_training_wherever_they_stand():
     assert not {name for name, found in edges_anywhere().items() if found & beside} - beside
 
 
+def declares(path: Path) -> set[str]:
+    """Return by which functions a file declares checks of a run (`fmtkit.training.planning.check`)."""
+    names = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return names & {"check_config", "check_run"}
+
+
+def test_a_check_that_is_declared_anywhere_is_made_and_is_on_the_page():
+    from fmtkit.core.runner import SECTIONS
+
+    of_sections = {name for modules in SECTIONS.values() for name in modules}
+    of_sections |= {other for name in of_sections for other in reachable(name)}
+    of_plan = reachable("fmtkit.training.planning.plan") | of_sections
+    of_run = {"fmtkit.training.run.checklist", *reachable("fmtkit.training.run.checklist")}
+    declaring = {module_name(path): declares(path) for path in sorted(ROOT.rglob("*.py"))}
+    of_any_plan = {name for name, by in declaring.items() if "check_config" in by}
+    assert of_any_plan <= of_plan
+    assert of_any_plan <= of_run | of_sections
+    assert {name for name, by in declaring.items() if "check_run" in by} <= of_run
+    assert sum(map(bool, declaring.values())) > 10
+
+
 def test_no_package_knows_the_faces():
     for name in MODULES:
         if package(name):

@@ -14,7 +14,7 @@ import runs
 import tiny_training as tiny
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.core.runner import shipped
+from fmtkit.core.runner import find, shipped
 from fmtkit.training import config_page, train
 from fmtkit.training.config import keys
 from fmtkit.training.config.arguments import fields_of, has_class
@@ -24,7 +24,7 @@ from fmtkit.training.config.trainer_source import UNKNOWN, find_class, installed
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.check import NEEDS
+from fmtkit.training.planning.check import NEEDS, of_config, of_run
 from fmtkit.training.run import checklist, run_lock
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
@@ -246,6 +246,15 @@ def test_every_check_has_a_code_of_its_own_and_says_what_it_finds():
     assert all(check.about for check in checks)
 
 
+def test_the_order_of_checks_is_that_of_their_needs_and_codes_whatever_was_imported_first():
+    listed = [(list(NEEDS).index(check.needs), check.code) for check in of_run()]
+    assert listed == sorted(listed)
+    of_dpo = {check.code for check in of_config(find("dpo"))}
+    assert (
+        of_dpo < {check.code for check in of_config(find("grpo"))} <= {c.code for c in of_config()}
+    )
+
+
 def test_the_schema_says_from_which_trl_it_was_made():
     from fmtkit.formats import resources
 
@@ -330,9 +339,9 @@ def test_a_plan_names_the_checks_that_wait_for_the_data(tmp_path):
     assert [code for code, *_ in waiting] == ["no_rows"]
     raw = run_of(tmp_path, rl="kto", micro_batch_size=2)
     plan = train(raw, dry_run=True).plan
-    assert [code for code, *_ in plan.waiting] == ["no_rows", "labels"]
+    assert [code for code, *_ in plan.waiting] == ["labels", "no_rows"]
     assert "when the rows are converted" in str(plan)
-    assert plan.to_json()["waiting"][1]["check"] == "labels"
+    assert plan.to_json()["waiting"][0]["check"] == "labels"
     with pytest.raises(OptionError, match=r"fewer than one batch of 9, .* \[full_batch\]"):
         train({**raw, "micro_batch_size": 9}, dry_run=True)
 

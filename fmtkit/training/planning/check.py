@@ -1,6 +1,6 @@
 """Checks of a run: what a check is, how checks are run, and those of a method or of a section."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar
@@ -60,6 +60,7 @@ class Run:
 S = TypeVar("S")
 FindResult = Iterable[Problem | str] | Problem | str | None
 Find = Callable[[S], FindResult]
+F = TypeVar("F", bound=Callable[..., FindResult])
 
 
 def _always(_: Any) -> bool:
@@ -78,9 +79,75 @@ class Check(Generic[S]):
     """Whether the check applies."""
     promise: str = ""
     """What holds if the check passes, for the plan of a dry run that leaves it for later."""
+    section: str = ""
+    """The section of a configuration that a method must take for the check to apply; any where empty."""
 
 
-def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> None:
+_OF_CONFIG: list[Check[Subject]] = []
+_OF_RUN: list[Check[Run]] = []
+
+
+def check_config(code: str, needs: Needs, about: str, *, section: str = "") -> Callable[[F], F]:
+    """Declare that a function of a `Subject` checks every plan; it returns what is wrong, or raises it.
+
+    Args:
+        code: The name of its problems, which no other check has.
+        needs: What it looks at besides the keys.
+        about: What it finds, for the page of checks.
+        section: The section whose keys it is about, if it is for methods that take that section.
+    """
+
+    def declare(find: F) -> F:
+        _OF_CONFIG.append(Check(code, needs, about, find, section=section))
+        return find
+
+    return declare
+
+
+def check_run(
+    code: str,
+    needs: Needs,
+    about: str,
+    *,
+    concerns: Callable[[Run], bool] = _always,
+    promise: str = "",
+) -> Callable[[F], F]:
+    """Declare that a function of a `Run` checks every complete plan, or its rows, before it trains.
+
+    Args:
+        code: The name of its problems, which no other check has.
+        needs: What it looks at besides the keys.
+        about: What it finds, for the page of checks.
+        concerns: Whether the check applies to a run.
+        promise: What holds if it passes, where a dry run leaves it for later.
+    """
+
+    def declare(find: F) -> F:
+        _OF_RUN.append(Check(code, needs, about, find, concerns, promise))
+        return find
+
+    return declare
+
+
+def of_config(runner: Runner | None = None) -> list[Check[Subject]]:
+    """Return the checks of a plan that are declared, for a method's sections, or for all without one."""
+    sections = SECTIONS.keys() if runner is None else runner.sections & SECTIONS.keys()
+    for name in (name for section in SECTIONS if section in sections for name in SECTIONS[section]):
+        import_module(name)
+    return _in_order(one for one in _OF_CONFIG if not one.section or one.section in sections)
+
+
+def of_run(needs: Collection[Needs] = tuple(NEEDS)) -> list[Check[Run]]:
+    """Return the checks of a complete plan that are declared and need one of these."""
+    return _in_order(one for one in _OF_RUN if one.needs in needs)
+
+
+def _in_order(checks: Iterable[Check[S]]) -> list[Check[S]]:
+    """Return checks in an order that no import decides."""
+    return sorted(checks, key=lambda one: (list(NEEDS).index(one.needs), one.code))
+
+
+def run_checks(subject: S, problems: Problems, checks: Iterable[Check[S]]) -> None:
     """Run checks one by one; an error of one does not keep the others from running."""
     for check in checks:
         with problems.collecting(check.code):
@@ -89,29 +156,6 @@ def run_checks(subject: S, problems: Problems, checks: Sequence[Check[S]]) -> No
                 key, error = (one.key, one.error) if isinstance(one, Problem) else ("", None)
                 text = one.message if isinstance(one, Problem) else one
                 problems.found.append(Problem(check.code, text, key, error))
-
-
-def that_need(checks: Iterable[Check[S]], needs: Collection[Needs]) -> tuple[Check[S], ...]:
-    """Return the checks that need one of these."""
-    return tuple(check for check in checks if check.needs in needs)
-
-
-def of_keys(
-    rules: Iterable[tuple[str, str, Callable[[Config, Runner], str | None]]],
-) -> list[Check[Subject]]:
-    """Make checks from rules about keys only."""
-
-    def bound(rule: Callable[[Config, Runner], str | None]) -> Find[Subject]:
-        return lambda subject: rule(subject.config, subject.runner)
-
-    return [Check(code, "config", about, bound(rule)) for code, about, rule in rules]
-
-
-def of_sections(runner: Runner | None = None) -> tuple[Check[Subject], ...]:
-    """Return the checks of the sections that a method takes; of all sections without one."""
-    taken = SECTIONS if runner is None else [s for s in SECTIONS if s in runner.sections]
-    modules = (import_module(name) for section in taken for name in SECTIONS[section])
-    return tuple(check for module in modules for check in getattr(module, "CHECKS", ()))
 
 
 def of_method(runner: Runner) -> tuple[Check[Subject], ...]:

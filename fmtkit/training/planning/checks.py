@@ -24,7 +24,7 @@ from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import gpus, refusals, weight_files
-from fmtkit.training.planning.check import Run, Subject
+from fmtkit.training.planning.check import Run, Subject, check_config, check_run
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.types import Launch, Resolution
 
@@ -52,6 +52,7 @@ _MODELS = ("base_model", "ref_model", "teacher_model", "tokenizer_config", "lora
 _OWN_HEADS = frozenset(_HEADS.values())
 
 
+@check_run("model", "files", "models, tokenizers and adapters that do not exist")
 def find_absent_models(run: Run) -> Iterator[Problem]:
     """Yield models, tokenizers and adapters that do not exist; hub ids only where the hub may be queried."""
     named = [(key, name) for key in _MODELS if (name := run.plan.config.text(key)) is not None]
@@ -61,6 +62,7 @@ def find_absent_models(run: Run) -> Iterator[Problem]:
             yield from _caught(key, lambda: _check_there(key, name, asks_hub=run.asks_hub))  # noqa: B023 - called at once
 
 
+@check_run("head", "files", "a model with a head for a different task")
 def find_head(run: Run) -> Iterator[Problem]:
     """Yield what in a model's config.json keeps the method from training it."""
     model = run.plan.model or ""
@@ -69,6 +71,7 @@ def find_head(run: Run) -> Iterator[Problem]:
         yield from _caught("base_model", lambda: _check_head(model, file, run.plan.runner))
 
 
+@check_run("weights", "files", "weight files that are truncated or missing")
 def find_weights(run: Run) -> Iterator[Problem]:
     """Yield local models whose weight files are incomplete."""
     for key in ("base_model", "ref_model", "teacher_model", "lora_model_dir"):
@@ -81,6 +84,12 @@ def find_weights(run: Run) -> Iterator[Problem]:
             yield Problem("", f"{key}: {name}: {fault}; copy or download it again", key)
 
 
+@check_run(
+    "tokenizer",
+    "files",
+    "tokenizers without a padding token, a chat template or a token that the config names, or with "
+    "more tokens than the model has embeddings",
+)
 def find_tokenizer(run: Run) -> Iterator[Problem]:
     """Yield what a tokenizer lacks that the run needs."""
     named, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
@@ -125,6 +134,7 @@ def _fault_of_weights(folder: Path, *, needed: bool) -> str | None:
     return next(filter(None, faults), None)
 
 
+@check_run("own_template", "files", "a user's template that fails or does not terminate")
 def check_template(run: Run) -> None:
     """Raise TemplateError for a user's template that does not compile."""
     plan = run.plan
@@ -143,6 +153,7 @@ def check_template(run: Run) -> None:
     _ = template.compiled.forms
 
 
+@check_run("device", "device", "a run that needs GPUs where none are visible")
 def find_device(run: Run) -> str | None:
     """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
     plan = run.plan
@@ -152,6 +163,11 @@ def find_device(run: Run) -> str | None:
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
 
 
+@check_config(
+    "cpu_only",
+    "config",
+    "`use_cpu` with quantized weights, LoftQ or a way of launching that needs GPUs",
+)
 def find_cpu_only(subject: Subject) -> Problem | None:
     """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
     if not subject.config.is_true("use_cpu"):
@@ -199,6 +215,7 @@ def _is_loftq(config: Config, resolution: Resolution) -> bool:
     return bool(config.get("adapter")) and named is not None and named.value == "loftq"
 
 
+@check_run("optimizer_package", "device", "an optimizer or LoftQ without its package")
 def find_packages(run: Run) -> Problem | None:
     """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
     lacking = [name for name in _LOFTQ if find_spec(name) is None]
@@ -218,6 +235,7 @@ def find_packages(run: Run) -> Problem | None:
     return None
 
 
+@check_run("tracker_package", "device", "trackers of `report_to` that are not installed")
 def find_absent_trackers(run: Run) -> Iterator[Problem]:
     """Yield trackers that are not installed."""
     for name in refusals.trackers_of(run.plan.resolution):
@@ -230,6 +248,7 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
             yield Problem("", text, "report_to", DependencyError)
 
 
+@check_run("processes", "device", "more processes than visible GPUs")
 def find_processes(run: Run) -> Problem | None:
     """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
@@ -245,6 +264,7 @@ def find_processes(run: Run) -> Problem | None:
     return None
 
 
+@check_run("no_rows", "data", "no rows to train on", promise="there are rows to train on")
 def find_no_rows(run: Run) -> str | None:
     """Report that no row is left to train on."""
     if _count(run):
@@ -524,6 +544,13 @@ def one_label(method: str, *, is_true: bool) -> str:
     return f"{method}: every label is {only}; it learns from the difference, and needs both"
 
 
+@check_run(
+    "labels",
+    "data",
+    "labels that are all the same, or fewer rows than one batch",
+    concerns=has_labels,
+    promise="labels of both kinds, in rows enough for a batch",
+)
 def find_labels(run: Run) -> Iterator[str]:
     """Yield what is wrong with the labels of all rows."""
     import pyarrow.compute as pc

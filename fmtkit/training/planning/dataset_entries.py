@@ -24,7 +24,7 @@ from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.types import Reading
 
 _OPTION_KEYS = [
@@ -205,6 +205,7 @@ def entries(config: Config) -> Iterator[tuple[str, Entry]]:
         yield f"test_datasets.{number}", entry
 
 
+@check_config("split", "config", "invalid or empty slices, and shards that do not exist")
 def check_slices(subject: Subject) -> Iterator[Problem]:
     """Yield what is wrong with splits, shards and shares."""
     config = subject.config
@@ -236,6 +237,7 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
         )
 
 
+@check_config("source", "files", "datasets whose files do not exist")
 def check_sources(subject: Subject) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""
     config = subject.config
@@ -297,6 +299,9 @@ def _is_file_name(path: str) -> bool:
     )
 
 
+@check_config(
+    "type_options", "config", "options, columns and formats that a dataset's type does not have"
+)
 def check_types(subject: Subject) -> Iterator[Problem]:
     """Yield what is wrong with the options of types: names, values, formats."""
     for name, entry, reading in subject.readings:
@@ -355,6 +360,9 @@ def _check_options(entry: Entry, reading: Reading) -> None:
         raise errors[0]
 
 
+@check_config(
+    "template", "files", "chat templates that are unknown, do not exist or do not compile"
+)
 def check_template(subject: Subject) -> Iterator[Problem]:
     """Yield templates that do not exist or do not compile."""
     config = subject.config

@@ -9,12 +9,17 @@ from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.training.config import config_words
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.types import FirstRows
 
 _LEFT_OUT = "content_dropped"
 
 
+@check_run(
+    "first_rows",
+    "files",
+    "local datasets that lack a column of their type, or whose first rows all fail",
+)
 def find_unreadable(run: Run) -> Iterator[Problem]:
     """Yield datasets that cannot be read as their type says, or leave no row to train on.
 

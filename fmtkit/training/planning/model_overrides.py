@@ -11,7 +11,7 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import module_named
 from fmtkit.training.planning import weight_files
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 
 _KEY = "overrides_of_model_config"
 _OF_ANY = frozenset({"rope_theta", "rope_scaling", "partial_rotary_factor"})
@@ -20,6 +20,11 @@ _SIZES = frozenset({"hidden_size", "intermediate_size", "vocab_size", "head_dim"
 """Values by which the shapes of the weights are determined."""
 
 
+@check_run(
+    "model_overrides",
+    "files",
+    "`overrides_of_model_config` that a local model does not have, or that its weights do not fit",
+)
 def find(run: Run) -> Iterator[Problem]:
     """Yield overrides of names that the model's config does not have, and of sizes."""
     given, file = run.plan.config.get(_KEY), Path(run.plan.model or "").expanduser() / "config.json"

@@ -14,18 +14,23 @@ from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning import (
     chat_templates,
-    checklist,
+    checks,
     dataset_entries,
     idle,
     launch,
     refusals,
+    schedules,
+    trainer_rules,
 )
-from fmtkit.training.planning.check import Subject, of_method, of_sections, run_checks
+from fmtkit.training.planning.check import Subject, of_config, of_method, run_checks
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.resolve import derive, resolve
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan, Launch, Reading
 from fmtkit.writing.outputs import local_path
+
+_DECLARING = (checks, dataset_entries, refusals, schedules, trainer_rules)
+"""Modules that declare checks of any plan; those of a section are imported for the methods that take it."""
 
 
 def plan(
@@ -34,7 +39,7 @@ def plan(
     *,
     partial: bool = False,
 ) -> Plan:
-    """Plan a run, and run every check of fmtkit.training.planning.checklist that needs no model and no data.
+    """Plan a run, and run every check that is declared and needs no model and no data.
 
     With `partial` a fragment is planned too, and what it lacks is listed. Raises one error with every
     problem that was found: a RefusalError, or where there is only one its own class: UnknownNameError,
@@ -47,7 +52,6 @@ def plan(
     problems = Problems()
     problems.found += config.problems
     package = _package(config, chosen, problems)
-    run_checks(Subject(config, chosen), problems, (*checklist.KEYS, *of_method(chosen)))
     resolution = resolve(config, chosen, problems)
     run = Path("runs") / _stem(config)
     with problems.collecting("value", "output_dir"):
@@ -63,7 +67,7 @@ def plan(
             registry.load_plugin(plugin)
     read = list(_readings(config, chosen, problems))
     subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
-    run_checks(subject, problems, (*of_sections(chosen), *checklist.ARGUMENTS))
+    run_checks(subject, problems, (*of_config(chosen), *of_method(chosen)))
     template = ("tokenizer_default", "default")
     with problems.collecting("template"):
         samples = "rewards" in chosen.needs

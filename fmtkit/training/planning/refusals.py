@@ -1,6 +1,7 @@
 """Refusals: settings of a config that cannot be honoured, each with the reason and what to do instead."""
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 
 from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.runner import DEFAULT, Runner, guess, methods
@@ -8,12 +9,30 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import freezing
-from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.dataset_entries import plugin_files, plugins
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.types import Resolution
 
+Rule = Callable[[Config, Runner], str | None]
+"""Returns why keys cannot be honoured and what to do instead; None if they can."""
 
+
+def _refusal(code: str, about: str) -> Callable[[Rule], Rule]:
+    """Declare a rule about keys alone."""
+
+    def declare(rule: Rule) -> Rule:
+        @check_config(code, "config", about)
+        @wraps(rule)
+        def find(subject: Subject) -> str | None:
+            return rule(subject.config, subject.runner)
+
+        return rule
+
+    return declare
+
+
+@_refusal("method", "keys of `trl` or `ebft` with a method that does not use them")
 def _method(config: Config, runner: Runner) -> str | None:
     """Refuse sections of other methods if the config does not set `rl`."""
     if runner.method != DEFAULT:
@@ -25,6 +44,7 @@ def _method(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("context_parallel", "context parallelism with a method that does not support it")
 def _context_parallel(config: Config, runner: Runner) -> str | None:
     size = config.get("context_parallel_size")
     if size in {None, 1}:
@@ -43,6 +63,7 @@ def _context_parallel(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("reference", "a reference model for a method that takes none")
 def _reference(config: Config, runner: Runner) -> str | None:
     key = next((k for k in ("rl_adapter_ref_model", "ref_model") if config.get(k)), None)
     if key is None:
@@ -57,6 +78,7 @@ def _reference(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("sync_ref_model", "`sync_ref_model` with an adapter or precomputed log-probabilities")
 def _sync(config: Config, _: Runner) -> str | None:
     if not (config.is_true("sync_ref_model") or config.is_true("trl.sync_ref_model")):
         return None
@@ -73,6 +95,10 @@ def _sync(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal(
+    "loss_type",
+    "`exo_pair` without `label_smoothing`, and `loss_weights` that are not one for each loss",
+)
 def _losses(config: Config, _: Runner) -> str | None:
     loss = config.get("loss_type")
     if loss is None:
@@ -86,6 +112,7 @@ def _losses(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("gym_method", "a NeMo Gym with a method without rewards")
 def _gym(config: Config, runner: Runner) -> str | None:
     if not config.is_true("nemo_gym_enabled") or "nemo_gym" in runner.sections:
         return None
@@ -93,6 +120,7 @@ def _gym(config: Config, runner: Runner) -> str | None:
     return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
 
 
+@_refusal("environment_method", "an environment with a method that runs no episodes")
 def _environment(config: Config, runner: Runner) -> str | None:
     if not config.get("verifiers.environment") or "verifiers" in runner.sections:
         return None
@@ -100,6 +128,7 @@ def _environment(config: Config, runner: Runner) -> str | None:
     return f"verifiers.environment: {runner.method} runs no episodes; they are for {able}"
 
 
+@_refusal("order", "`group_by_length` for rows that have no single length")
 def _lengths(config: Config, runner: Runner) -> str | None:
     has_kto_order = "kto_order" in runner.refusals
     if runner.sees_lengths or has_kto_order or not config.is_true("group_by_length"):
@@ -134,6 +163,10 @@ LOFTQ: Mapping[str, tuple[int, ...]] = {
 _LABELS = {"score": 1, "steps": 2}
 
 
+@_refusal(
+    "quantized_weights",
+    "quantized weights that cannot be trained, and contradictory keys of quantization",
+)
 def _quantized(config: Config, _: Runner) -> str | None:
     if config.is_true("load_in_4bit") and config.is_true("load_in_8bit"):
         return "load_in_4bit and load_in_8bit both choose a quantization; keep one"
@@ -162,6 +195,7 @@ def _quantized(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("padding_free", "`padding_free` without packing, where it keeps to no length")
 def _padding(config: Config, runner: Runner) -> str | None:
     padding_free = config.is_true("padding_free") or config.is_true("dpo_padding_free")
     honours = "padding_free" in arguments_of(runner).fields and "padding_free" not in runner.ignores
@@ -173,6 +207,7 @@ def _padding(config: Config, runner: Runner) -> str | None:
     )
 
 
+@_refusal("prepared_rows", "TRL's own preparation of the rows switched off")
 def _prepared(config: Config, _: Runner) -> str | None:
     passed = config.get("trainer_args")
     given = passed.get("dataset_kwargs") if isinstance(passed, Mapping) else None
@@ -184,6 +219,7 @@ def _prepared(config: Config, _: Runner) -> str | None:
     )
 
 
+@_refusal("model_config", "a `base_model_config` other than the model's own")
 def _model_config(config: Config, _: Runner) -> str | None:
     named, model = config.text("base_model_config"), config.text("base_model")
     if named is None or model is None or named == model:
@@ -194,12 +230,14 @@ def _model_config(config: Config, _: Runner) -> str | None:
     )
 
 
+@_refusal("precision", "bfloat16 and float16 at once")
 def _precision(config: Config, _: Runner) -> str | None:
     if config.is_true("bf16") and config.is_true("fp16"):
         return "bf16 and fp16 are both true; keep one"
     return None
 
 
+@_refusal("head_target", "an adapter on the output head, which TRL fuses with the loss")
 def _targets(config: Config, _: Runner) -> str | None:
     modules = config.get("lora_target_modules")
     if isinstance(modules, list) and "lm_head" in modules:
@@ -210,6 +248,7 @@ def _targets(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("model_head", "a model class or number of labels that the method does not use")
 def _head(config: Config, runner: Runner) -> str | None:
     model_class = config.text("model_type")
     right = _HEADS[runner.head]
@@ -223,6 +262,7 @@ def _head(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("attention", "an attention implementation that is not available")
 def _attention(config: Config, _: Runner) -> str | None:
     name = config.text("attn_implementation")
     # A name with a slash is a kernel of the hub.
@@ -233,6 +273,7 @@ def _attention(config: Config, _: Runner) -> str | None:
     return f"attn_implementation: transformers has no {name!r}; {advice}"
 
 
+@_refusal("loftq", "invalid settings of LoftQ, or weights that are already quantized")
 def _loftq(config: Config, _: Runner) -> str | None:
     given = config.get("peft.loftq_config")
     for name, value in given.items() if isinstance(given, Mapping) else ():
@@ -248,6 +289,7 @@ def _loftq(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("frozen", "`unfrozen_parameters` with an adapter")
 def _unfrozen(config: Config, _: Runner) -> str | None:
     if config.get("unfrozen_parameters") and config.get("adapter"):
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
@@ -257,6 +299,7 @@ def _unfrozen(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("special_tokens", "unknown names of special tokens")
 def _special(config: Config, _: Runner) -> str | None:
     given = config.get("special_tokens")
     for name, text in given.items() if isinstance(given, Mapping) else ():
@@ -269,6 +312,7 @@ def _special(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("new_tokens", "new tokens that an adapter cannot learn")
 def _tokens(config: Config, _: Runner) -> str | None:
     if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
         return (
@@ -298,6 +342,7 @@ _USUAL_TURNS: Mapping[str, tuple[object, ...]] = {
 """Key that chooses the trained turns of sft -> the values that change nothing."""
 
 
+@_refusal("mask", "a choice of trained turns or ends of turns for a method other than sft")
 def _masks(config: Config, runner: Runner) -> str | None:
     if runner.mask == "completion":
         return None
@@ -312,6 +357,7 @@ def _masks(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("two_templates", "different chat templates for one model")
 def _templates(config: Config, _: Runner) -> str | None:
     for entry in (*config.datasets, *config.test_datasets):
         own, common = entry.get("chat_template"), config.get("chat_template")
@@ -325,6 +371,7 @@ def _templates(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("template_variables", "template variables that the trainer does not pass on")
 def _variables(config: Config, runner: Runner) -> str | None:
     if not config.get("chat_template_kwargs"):
         return None
@@ -336,6 +383,7 @@ def _variables(config: Config, runner: Runner) -> str | None:
     )
 
 
+@_refusal("mix_weight", "a source with a weight of 0 or less in the mix")
 def _weights(config: Config, _: Runner) -> str | None:
     for entry in config.datasets:
         weight = entry.get("weight")
@@ -347,6 +395,10 @@ def _weights(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal(
+    "overlong",
+    "truncation that the trainer does not support, or supports only at the other end",
+)
 def _cuts(config: Config, runner: Runner) -> str | None:
     policy, applied = config.text("excess_length_strategy"), length_policy(config)
     if not applied.startswith("truncate"):
@@ -386,6 +438,10 @@ REFUSED_PLUGINS = {
 """Plugins of axolotl that change the training -> why they are refused, or what to set instead."""
 
 
+@_refusal(
+    "batch_size",
+    "a `batch_size` that is not a multiple of the rows of one step of all processes",
+)
 def _batch(config: Config, _: Runner) -> str | None:
     batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
     if not isinstance(batch_size, int):
@@ -404,6 +460,10 @@ def _batch(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal(
+    "nothing_to_evaluate",
+    "evaluation without data to evaluate on, or with a trainer that cannot evaluate",
+)
 def _evaluation(config: Config, runner: Runner) -> str | None:
     rows = {"val_set_size": config.get("val_set_size"), "test_datasets": config.test_datasets}
     named = next((name for name, value in rows.items() if value), None)
@@ -417,6 +477,7 @@ def _evaluation(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("plugin", "axolotl plugins without a counterpart")
 def _missing_plugin(config: Config, _: Runner) -> str | None:
     for plugin in plugins(config):
         name = plugin.rpartition(".")[2]
@@ -428,6 +489,7 @@ def _missing_plugin(config: Config, _: Runner) -> str | None:
     return None
 
 
+@_refusal("two_schedules", "two keys that set the same schedule, and a schedule of no step")
 def _steps(config: Config, _: Runner) -> str | None:
     for name in ("eval", "save"):
         if config.get(f"{name}s_per_epoch") and config.get(f"{name}_steps"):
@@ -444,71 +506,6 @@ def plugin_notes(config: Config) -> list[str]:
     named = {plugin: ACCEPTED_PLUGINS.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
     return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
 
-
-RULES: tuple[tuple[str, str, Callable[[Config, Runner], str | None]], ...] = (
-    ("method", "keys of `trl` or `ebft` with a method that does not use them", _method),
-    (
-        "context_parallel",
-        "context parallelism with a method that does not support it",
-        _context_parallel,
-    ),
-    ("reference", "a reference model for a method that takes none", _reference),
-    (
-        "sync_ref_model",
-        "`sync_ref_model` with an adapter or precomputed log-probabilities",
-        _sync,
-    ),
-    (
-        "loss_type",
-        "`exo_pair` without `label_smoothing`, and `loss_weights` that are not one for each loss",
-        _losses,
-    ),
-    ("gym_method", "a NeMo Gym with a method without rewards", _gym),
-    ("environment_method", "an environment with a method that runs no episodes", _environment),
-    ("order", "`group_by_length` for rows that have no single length", _lengths),
-    (
-        "quantized_weights",
-        "quantized weights that cannot be trained, and contradictory keys of quantization",
-        _quantized,
-    ),
-    ("padding_free", "`padding_free` without packing, where it keeps to no length", _padding),
-    ("prepared_rows", "TRL's own preparation of the rows switched off", _prepared),
-    ("model_config", "a `base_model_config` other than the model's own", _model_config),
-    ("precision", "bfloat16 and float16 at once", _precision),
-    ("head_target", "an adapter on the output head, which TRL fuses with the loss", _targets),
-    ("model_head", "a model class or number of labels that the method does not use", _head),
-    ("attention", "an attention implementation that is not available", _attention),
-    ("loftq", "invalid settings of LoftQ, or weights that are already quantized", _loftq),
-    ("frozen", "`unfrozen_parameters` with an adapter", _unfrozen),
-    ("special_tokens", "unknown names of special tokens", _special),
-    ("new_tokens", "new tokens that an adapter cannot learn", _tokens),
-    ("mask", "a choice of trained turns or ends of turns for a method other than sft", _masks),
-    ("two_templates", "different chat templates for one model", _templates),
-    (
-        "template_variables",
-        "template variables that the trainer does not pass on",
-        _variables,
-    ),
-    ("mix_weight", "a source with a weight of 0 or less in the mix", _weights),
-    (
-        "overlong",
-        "truncation that the trainer does not support, or supports only at the other end",
-        _cuts,
-    ),
-    (
-        "batch_size",
-        "a `batch_size` that is not a multiple of the rows of one step of all processes",
-        _batch,
-    ),
-    (
-        "nothing_to_evaluate",
-        "evaluation without data to evaluate on, or with a trainer that cannot evaluate",
-        _evaluation,
-    ),
-    ("plugin", "axolotl plugins without a counterpart", _missing_plugin),
-    ("two_schedules", "two keys that set the same schedule, and a schedule of no step", _steps),
-)
-"""Code, what is refused, and the function that returns the reason, or None."""
 
 TRACKERS: dict[str, tuple[str, ...]] = {
     "tensorboard": ("tensorboard", "tensorboardX"),
@@ -537,6 +534,7 @@ def trackers_of(resolution: Resolution) -> list[str]:
     return [str(name) for name in listed if name not in {"all", "none"}]
 
 
+@check_config("tracker", "config", "an unknown tracker in `report_to`")
 def check_trackers(subject: Subject) -> None:
     """Raise UnknownNameError for an unknown tracker."""
     for name in trackers_of(subject.resolution):

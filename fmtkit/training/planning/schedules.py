@@ -11,7 +11,7 @@ from functools import cache
 from fmtkit.core.errors import near_match
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import find_class, module_named
-from fmtkit.training.planning.check import Subject
+from fmtkit.training.planning.check import Subject, check_config
 
 _FUNCTIONS = "TYPE_TO_SCHEDULER_FUNCTION"
 """The table of transformers.optimization from a schedule to its function."""
@@ -26,6 +26,11 @@ _LIKELY = {
 """Setting that a schedule needs -> how it is written."""
 
 
+@check_config(
+    "schedule",
+    "config",
+    "a learning-rate schedule without a setting that it needs, or with one that it does not have",
+)
 def check(subject: Subject) -> Problem | None:
     """Return the problem of a schedule that lacks a setting, or has no such one."""
     trainer = subject.resolution.trainer

@@ -14,7 +14,7 @@ from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config import config_words
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule
 from fmtkit.training.planning.launch import processes_of
 
@@ -25,6 +25,7 @@ _ROWS = 64
 """Rows that are turned into Python values at a time: usually the first one has something to learn."""
 
 
+@check_run("held_out", "files", "a `val_set_size` that leaves no row to train on")
 def find_held_out(run: Run) -> Problem | None:
     """Return the problem of a `val_set_size` that leaves no row to train on."""
     size, rows = run.plan.config.get("val_set_size"), rows_at_most(run)
@@ -73,6 +74,7 @@ def _is_trained(name: str) -> bool:
     return name.startswith("datasets.")
 
 
+@check_run("full_batch", "files", "fewer rows than one batch, where only full ones are trained on")
 def find_no_batch(run: Run) -> Problem | None:
     """Return the problem of fewer rows than one batch, where incomplete batches are not trained on."""
     rows, batch = rows_at_most(run), _full_batch(run.plan)
@@ -118,6 +120,7 @@ def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int |
     return answers // group if is_known else None  # type: ignore[operator]
 
 
+@check_run("one_label", "files", "labels that are all the same, in the rows of small datasets")
 def find_one_label(run: Run) -> str | None:
     """Report labels that are all the same, for a method that learns from their difference."""
     if not run.plan.runner.both_labels or not _all_rows_are_known(run):
@@ -137,6 +140,7 @@ def _tables(run: Run) -> Iterator[pa.Table]:
         yield from rows.tables if _is_trained(name) else ()
 
 
+@check_run("untrained", "files", "small datasets of which no message is trained on")
 def find_untrained(run: Run) -> Problem | None:
     """Return the problem of rows none of which has a message, or a part, that is trained on."""
     if run.plan.runner.mask != "completion" or not _all_rows_are_known(run):
@@ -172,6 +176,7 @@ def _trains(row: Mapping[str, Any], rule: TurnRule, *, everything: bool) -> bool
     return any(rule.trains_on(message, everything=everything) for message in row["messages"])
 
 
+@check_run("turnless", "files", "`assistant_only_loss` for rows of text")
 def find_turnless(run: Run) -> Problem | None:
     """Return the problem of a loss on the assistant's turns only, for rows that have no turns."""
     config = run.plan.config

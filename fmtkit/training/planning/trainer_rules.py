@@ -20,7 +20,7 @@ from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
 from fmtkit.training.planning import model_overrides, refusals
-from fmtkit.training.planning.check import Run, Subject
+from fmtkit.training.planning.check import Run, Subject, check_config, check_run
 from fmtkit.training.planning.launch import processes_of
 from fmtkit.training.planning.types import Argument
 
@@ -125,11 +125,19 @@ class State:
     known: Known = NOTHING
 
 
+@check_config(
+    "trainer_rule", "config", "combinations of arguments that the trainer's own source refuses"
+)
 def check(subject: Subject) -> Iterator[Problem]:
     """Yield what the trainer's config class and the trainer would raise for these arguments."""
     yield from _problems(subject, NOTHING)
 
 
+@check_run(
+    "trainer_rule_model",
+    "files",
+    "arguments that the trainer's own source refuses for a local model",
+)
 def find_with_model(run: Run) -> Iterator[Problem]:
     """Yield what the trainer would raise for these arguments and a model with this config."""
     settings = model_overrides.settings_of(run.plan.config)
@@ -137,6 +145,11 @@ def find_with_model(run: Run) -> Iterator[Problem]:
         yield from _problems(_subject(run), Known(settings=settings))
 
 
+@check_run(
+    "trainer_rule_package",
+    "device",
+    "arguments that the trainer's own source refuses without a package that is not installed",
+)
 def find_with_packages(run: Run) -> Iterator[Problem]:
     """Yield what the trainer would raise for these arguments and the packages of this machine."""
     yield from _problems(_subject(run), Known(packages=True))

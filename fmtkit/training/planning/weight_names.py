@@ -11,7 +11,7 @@ from pathlib import Path
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import freezing, weight_files
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 
 _HEADS = ("lm_head", "score", "classifier")
 """Heads that a weight file may lack: tied to the embedding, or made for the method."""
@@ -23,6 +23,9 @@ _PREFIXES = ("", "model.", "transformer.", "gpt_neox.", "model.language_model.")
 """What a model may have before the names in its files, which may be those of the model without its head."""
 
 
+@check_run(
+    "module_names", "files", "keys that name modules or weights which a local model does not have"
+)
 def find(run: Run) -> Iterator[Problem]:
     """Yield keys that name no module or weight of a local model."""
     config = run.plan.config

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import ResumeError
 from fmtkit.training.planning import job
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.trained import checkpoints
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _FREE_TO_CHANGE = frozenset(
 find it elsewhere."""
 
 
+@check_run("resume", "files", "a checkpoint to resume from that does not exist or is incomplete")
 def check(run: Run) -> None:
     """Raise ResumeError if the run cannot be resumed as configured."""
     find(run.plan, resume=run.resume)

@@ -35,7 +35,7 @@ from fmtkit.training.planning import (
     weight_names,
 )
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.check import Run, run_checks, that_need
+from fmtkit.training.planning.check import Run, of_run, run_checks
 from fmtkit.training.planning.job import Job, Source
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.run import checklist, resuming, run_folder, run_lock
@@ -152,7 +152,7 @@ def _looked_at(run: Run) -> Plan:
     """
     checklist.check(run, "files")
     lacking = Problems()
-    run_checks(run, lacking, that_need(checklist.RUN, ("modules", "device")))
+    run_checks(run, lacking, of_run(("modules", "device")))
     absent = [f"{problem.message}{NEEDED}" for problem in lacking.found]
     seen = (
         *at_hand.notes(run.plan.resolution),

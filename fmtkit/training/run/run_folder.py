@@ -14,7 +14,7 @@ from fmtkit.core.errors import OutputExistsError
 from fmtkit.core.records import read_json
 from fmtkit.training.config import config
 from fmtkit.training.planning import job
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.writing.outputs import refuse_sources
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _OF_A_PLAN = {"source", "method", "config_class", "run", "launch"}
 _MODELS = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
 
 
+@check_run("run_folder", "files", "an output_dir that contains other files, or inputs of the run")
 def check(run: Run) -> None:
     """Look at the run folder before anything is written.
 

@@ -6,11 +6,12 @@ Imports nothing heavy: a dry run reads it.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.planning import gpus
-from fmtkit.training.planning.check import Check, Find, Subject
+from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.launch import processes_of
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Launch, Resolution
@@ -71,6 +72,27 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     out.notes += _notes(settings)
 
 
+Rule = Callable[[GenerationSettings], str | None]
+
+
+def _rule(code: str, about: str) -> Callable[[Rule], Rule]:
+    """Declare a rule about how answers are generated; TRL's asynchronous trainer has its own."""
+
+    def declare(rule: Rule) -> Rule:
+        @check_config(code, "config", about, section="vllm")
+        @wraps(rule)
+        def find(subject: Subject) -> str | None:
+            if subject.runner.config == ASYNC:
+                return None
+            processes = processes_of(subject.config, subject.launching)
+            return rule(GenerationSettings(subject.config, subject.runner, processes))
+
+        return rule
+
+    return declare
+
+
+@_rule("prefetch", "answers ahead of time from a generator that cannot provide them")
 def _prefetch(settings: GenerationSettings) -> str | None:
     if not settings.is_set("async_prefetch"):
         if settings.config.get("trl.prefetch_depth") not in {None, 1}:
@@ -99,6 +121,7 @@ def _prefetch(settings: GenerationSettings) -> str | None:
     return None
 
 
+@_rule("sync_interval", "`vllm_sync_interval` without vLLM, or with a vLLM that drops its weights")
 def _interval(settings: GenerationSettings) -> str | None:
     if settings.config.get("trl.vllm_sync_interval") in {None, 1}:
         return None
@@ -112,6 +135,7 @@ def _interval(settings: GenerationSettings) -> str | None:
     return None
 
 
+@_rule("lora_sync", "an adapter that the vLLM server cannot load")
 def _adapter(settings: GenerationSettings) -> str | None:
     if not settings.is_set("vllm_lora_sync"):
         return None
@@ -140,6 +164,7 @@ def _adapter(settings: GenerationSettings) -> str | None:
     return None
 
 
+@_rule("file_sync", "weights as files that a vLLM server would not get")
 def _files(settings: GenerationSettings) -> str | None:
     config = settings.config
     if not serve.sends_files(config):
@@ -166,6 +191,7 @@ def _copies(config: Config) -> int:
     return copies if isinstance(copies, int) and copies > 1 else 0
 
 
+@_rule("transfer", "all weights for a vLLM server from a training without a GPU")
 def _transfer(settings: GenerationSettings) -> str | None:
     is_whole = settings.serves and not settings.is_fragment
     if not is_whole or not settings.config.is_true("use_cpu"):
@@ -201,33 +227,6 @@ def _lacking_transfer(config: Config, runner: Runner, why: str) -> str | None:
         "trl.use_vllm: all weights are sent to the server by NCCL, which needs a CUDA device, and "
         f"{why}; {', or '.join(ways) or 'use_vllm: false samples without a server'}"
     )
-
-
-_RULES: tuple[tuple[str, str, Callable[[GenerationSettings], str | None]], ...] = (
-    ("prefetch", "answers ahead of time from a generator that cannot provide them", _prefetch),
-    (
-        "sync_interval",
-        "`vllm_sync_interval` without vLLM, or with a vLLM that drops its weights",
-        _interval,
-    ),
-    ("lora_sync", "an adapter that the vLLM server cannot load", _adapter),
-    ("file_sync", "weights as files that a vLLM server would not get", _files),
-    ("transfer", "all weights for a vLLM server from a training without a GPU", _transfer),
-)
-"""Code, what it looks for, and what finds the reason, or None."""
-
-
-def _check(rule: Callable[[GenerationSettings], str | None]) -> Find[Subject]:
-    def find(subject: Subject) -> str | None:
-        if subject.runner.config == ASYNC:
-            return None
-        processes = processes_of(subject.config, subject.launching)
-        return rule(GenerationSettings(subject.config, subject.runner, processes))
-
-    return find
-
-
-CHECKS = tuple(Check(code, "config", about, _check(rule)) for code, about, rule in _RULES)
 
 
 def _notes(settings: GenerationSettings) -> list[str]:

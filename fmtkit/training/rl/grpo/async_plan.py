@@ -1,7 +1,7 @@
 """The plan of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, with a vLLM server."""
 
 from fmtkit.core.runner import Runner
-from fmtkit.training.planning.check import Check, Subject
+from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.types import Argument, Resolution
 from fmtkit.training.vllm.plan import ASYNC
 
@@ -35,6 +35,9 @@ def is_async(chosen: Runner) -> bool:
     return chosen.config == ASYNC
 
 
+@check_config(
+    "async_feature", "config", "keys that the asynchronous trainer does not support", section="rl"
+)
 def _features(subject: Subject) -> list[str]:
     if not is_async(subject.runner):
         return []
@@ -46,18 +49,13 @@ def _features(subject: Subject) -> list[str]:
     ]
 
 
+@check_config(
+    "async_server", "config", "vLLM inside the process of the asynchronous trainer", section="rl"
+)
 def _server(subject: Subject) -> str | None:
     if not is_async(subject.runner) or subject.config.text("trl.vllm_mode") != "colocate":
         return None
     return "trl.vllm_mode: colocate: the asynchronous trainer uses its own server; leave it out"
-
-
-CHECKS = (
-    Check(
-        "async_feature", "config", "keys that the asynchronous trainer does not support", _features
-    ),
-    Check("async_server", "config", "vLLM inside the process of the asynchronous trainer", _server),
-)
 
 
 def derive(out: Resolution) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.imports import places_of
 from fmtkit.training.planning import gpus
-from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.grpo import async_plan
 from fmtkit.training.rl.rewards import entries, options
@@ -33,6 +33,12 @@ def is_online(run: Run) -> bool:
     return "rl" in run.plan.runner.sections
 
 
+@check_run(
+    "user_code",
+    "modules",
+    "rewards, rollouts, tools and environments that do not exist",
+    concerns=is_online,
+)
 def check_users_names(run: Run) -> None:
     """Raise OptionError for a reward, tool, rollout or environment that cannot be found."""
     plan = run.plan
@@ -69,6 +75,13 @@ def answers_prompts(run: Run) -> bool:
     return is_online(run) and not has_rollout and not config.get("verifiers.environment")
 
 
+@check_run(
+    "answered_prompts",
+    "data",
+    "prompts that end with an answer",
+    concerns=answers_prompts,
+    promise="no prompt holds its answer",
+)
 def find_prompts(run: Run) -> Iterator[str]:
     """Yield a line for each file with prompts that end with an assistant turn.
 

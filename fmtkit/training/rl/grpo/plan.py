@@ -10,7 +10,7 @@ from fmtkit.core.errors import near_match
 from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, Runner, methods
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.imports import places_of
-from fmtkit.training.planning.check import Check, Subject
+from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.launch import processes_of
 from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.rl.dialogs import naming
@@ -57,6 +57,9 @@ def _given(out: Resolution) -> dict[str, object]:
     return {argument.name: argument.value for argument in out.of("rl").values()}
 
 
+@check_config(
+    "async_method", "config", "the asynchronous trainer with a method other than grpo", section="rl"
+)
 def _method(subject: Subject) -> str | None:
     chosen = subject.runner
     if subject.config.text("trl.backend") != "async" or async_plan.is_async(chosen):
@@ -65,6 +68,12 @@ def _method(subject: Subject) -> str | None:
     return f"trl.backend: async: TRL has it only for {able}, not for {chosen.method}"
 
 
+@check_config(
+    "online_feature",
+    "config",
+    "keys of fmtkit's GRPO trainer with a method of a different trainer",
+    section="rl",
+)
 def _features(subject: Subject) -> Iterator[str]:
     chosen, given = subject.runner, _given(subject.resolution)
     if async_plan.is_async(chosen):
@@ -79,6 +88,12 @@ def _features(subject: Subject) -> Iterator[str]:
             )
 
 
+@check_config(
+    "online_settings",
+    "config",
+    "invalid values of the keys of `trl` that only fmtkit has",
+    section="rl",
+)
 def _settings(subject: Subject) -> None:
     given = _given(subject.resolution)
     read_settings(given)
@@ -86,6 +101,9 @@ def _settings(subject: Subject) -> None:
     rollouts.read_settings(given, run="")
 
 
+@check_config(
+    "sampling_metric", "config", "a metric of dynamic sampling that is not a reward", section="rl"
+)
 def _metric(subject: Subject) -> str | None:
     """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
     given, config = _given(subject.resolution), subject.config
@@ -104,6 +122,12 @@ def _metric(subject: Subject) -> str | None:
     return f"trl.dynamic_sampling_metric: no reward named {wrong!r}; {advice}"
 
 
+@check_config(
+    "groups",
+    "config",
+    "batches that cannot be divided into groups of answers to a prompt",
+    section="rl",
+)
 def _groups(subject: Subject) -> None:
     chosen, out = subject.runner, subject.resolution
     if not chosen.group or async_plan.is_async(chosen) or _is_open(subject.config, out):
@@ -113,6 +137,7 @@ def _groups(subject: Subject) -> None:
     group_rule.check(numbers, _whole_groups(chosen, read_settings(_given(out))))
 
 
+@check_config("replay_reference", "config", "a replay buffer with `sync_ref_model`", section="rl")
 def _replay(subject: Subject) -> str | None:
     moving = subject.resolution.trainer.get("sync_ref_model")
     replays = read_settings(_given(subject.resolution)).replays
@@ -124,48 +149,18 @@ def _replay(subject: Subject) -> str | None:
     )
 
 
+@check_config(
+    "reward_weights",
+    "config",
+    "a number of weights that differs from the number of rewards",
+    section="rl",
+)
 def _weights(subject: Subject) -> None:
     config = subject.config
     rewards = naming.listed(config.get("trl.reward_funcs"))
     has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
     if "rewards" in subject.runner.needs and rewards and not has_environment:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
-
-
-CHECKS = (
-    Check(
-        "async_method", "config", "the asynchronous trainer with a method other than grpo", _method
-    ),
-    Check(
-        "reward_weights",
-        "config",
-        "a number of weights that differs from the number of rewards",
-        _weights,
-    ),
-    *async_plan.CHECKS,
-    Check(
-        "online_feature",
-        "config",
-        "keys of fmtkit's GRPO trainer with a method of a different trainer",
-        _features,
-    ),
-    Check(
-        "online_settings",
-        "config",
-        "invalid values of the keys of `trl` that only fmtkit has",
-        _settings,
-    ),
-    Check(
-        "sampling_metric", "config", "a metric of dynamic sampling that is not a reward", _metric
-    ),
-    Check(
-        "groups",
-        "config",
-        "batches that cannot be divided into groups of answers to a prompt",
-        _groups,
-    ),
-    Check("replay_reference", "config", "a replay buffer with `sync_ref_model`", _replay),
-)
 
 
 def _is_open(config: Config, out: Resolution) -> bool:

@@ -16,6 +16,7 @@ from fmtkit.core.errors import TemplateError
 from fmtkit.rendering import row_templates, template_sources
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import Module, module_named
+from fmtkit.training.planning.check import check_run
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.check import Run
@@ -43,6 +44,12 @@ def has_tools(run: "Run") -> bool:
     return bool(_key(run.plan))
 
 
+@check_run(
+    "tool_template",
+    "files",
+    "tools with a chat template that cannot write tool calls, or whose replies TRL cannot read",
+    concerns=has_tools,
+)
 def find(run: "Run") -> Problem | None:
     """Return the problem of a template that is at hand and cannot be used with tools."""
     template, config = _template(run.plan)

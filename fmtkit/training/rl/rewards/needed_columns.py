@@ -13,6 +13,7 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.training.config import imports
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.data.trained_messages import VARIABLES
+from fmtkit.training.planning.check import check_run
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries
 from fmtkit.training.rl.rewards.calls import Called, check_columns, check_needed
@@ -38,6 +39,12 @@ def _columns(run: "Run") -> frozenset[str] | None:
     return frozenset().union(*known)
 
 
+@check_run(
+    "reward_columns",
+    "files",
+    "rewards that need a column which no row of the local datasets has",
+    concerns=are_known,
+)
 def find(run: "Run") -> Iterator[Problem]:
     """Yield a problem for each reward that needs a column which the rows do not have."""
     config = run.plan.config
