@@ -199,7 +199,7 @@ $(VLLM_VENV)/dev: $(BUILD_FILES) .ci/vllm/pyproject.toml
 	touch $@
 
 test-vllm: $(VENV)/dev $(VLLM_VENV)/dev
-	FMTKIT_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest tests/test_vllm_real.py -n 0 -rfEs $(call RECORDED,VLLM=$(VLLM))
+	FMTKIT_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest tests/test_vllm_real.py -n 0 -rfEs --capture=sys $(call RECORDED,VLLM=$(VLLM))
 
 # uv tells the versions within seconds; pip would go back through hundreds of them.
 $(LOWEST_VENV)/dev: $(BUILD_FILES) .ci/resolve.py

@@ -42,7 +42,7 @@ def moved() -> set[str]:
     """Return the private names of TRL's trainers that fmtkit overrides, calls or reads."""
     from transformers import Trainer
 
-    from fmtkit.training.planning.few_steps import PREPARE
+    from fmtkit.training.planning.types import PREPARE
 
     lineages = [load_class(path).__mro__ for path in CLASSES]
     names = {"ours": set(), "theirs": set()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.planning.few_steps import PREPARE
+from fmtkit.training.planning.types import PREPARE
 
 
 def preparing_on_demand(

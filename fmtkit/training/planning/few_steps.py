@@ -12,10 +12,8 @@ from fmtkit.training.config.trainer_source import find_class, installed
 from fmtkit.training.planning import launch
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import FewSteps
+from fmtkit.training.planning.types import PREPARE, FewSteps
 
-PREPARE = "_prepare_dataset"
-"""The method by which TRL's trainers render and tokenize rows."""
 _DROPPING = frozenset({"drop", "fail"})
 """What becomes of longer rows by the conversion, so that the trainer finds none to drop or to cut."""
 _MOST_BATCHES = 50

@@ -157,6 +157,10 @@ _ROWS_PER_BATCH = 200
 names its results; they grow with the vocabulary (not measured). A row of 1 KB costs 1.2 ms otherwise."""
 
 
+PREPARE = "_prepare_dataset"
+"""The method by which TRL's trainers render and tokenize rows."""
+
+
 @dataclass(frozen=True)
 class FewSteps:
     """How many rows the steps of a run draw, and why more of them must be read or tokenized."""
