@@ -67,6 +67,10 @@ FAULTS = {
     "rl: dpo\ndatasets: [{path: a/b, type: {prompt_format: '{nope}'}}]": "not a placeholder",
     "rl: dpo\ndatasets: [{path: a/b, type: intel, options: {nope: 1}}]": "no option of type intel",
     "rl: dpo\ndatasets: [{path: a/b, type: intel, columns: {nope: x}}]": "no column of type intel",
+    "base_model: a/m\ndatasets: [{path: a/b}]\nrl: grpo\nuse_cpu: true\nmicro_batch_size: 2\n"
+    "trl: {reward_funcs: a/r, use_vllm: true, vllm_mode: sever, num_generations: 2}": (
+        "'sever' is not one of server, colocate"
+    ),
 }
 WHOLE = "base_model: a/m\ndatasets: [{path: a/b}]\n"
 # The same for what TRL and transformers refuse in their own source, whose text is theirs.

@@ -193,8 +193,9 @@ def _copies(config: Config) -> int:
 
 @_rule("transfer", "all weights for a vLLM server from a training without a GPU")
 def _transfer(settings: GenerationSettings) -> str | None:
-    is_whole = settings.serves and not settings.is_fragment
-    if not is_whole or not settings.config.is_true("use_cpu"):
+    # A mode that does not exist is a problem of its own.
+    in_server = settings.serves and settings.config.text("trl.vllm_mode") in {None, "server"}
+    if not in_server or settings.is_fragment or not settings.config.is_true("use_cpu"):
         return None
     return _lacking_transfer(settings.config, settings.runner, "use_cpu: true trains without one")
 
