@@ -201,10 +201,11 @@ def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | N
     is_sft = runner_of(job).mask == "completion"
     if not is_sft or not trained_messages.needs_marks(rows, tokenizer, everything=everything):
         return None
-    limit = job.trainer.get("max_length")
-    longest = limit if isinstance(limit, int) else None
     return partial(
-        trained_messages.tokenized, tokenizer=tokenizer, everything=everything, longest=longest
+        trained_messages.tokenized,
+        tokenizer=tokenizer,
+        everything=everything,
+        longest=job.max_length,
     )
 
 

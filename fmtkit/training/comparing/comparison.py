@@ -160,9 +160,7 @@ def _compared(
             f"--against {dataset.folder}: none of its {len(theirs):,} rows resembles one of the config's "
             f"{len(ours):,}: it holds other data, or was not tokenized by the tokenizer of {run_plan.model}"
         )
-    limit = own.job.trainer.get("max_length") or own.job.own.get("max_length")
-    longest = limit if isinstance(limit, int) else None
-    judge = Judge(tokenizer, longest)
+    judge = Judge(tokenizer, own.job.max_length)
     rules: Counter[str] = Counter()
     shown: Counter[str] = Counter()
     examples: list[Example] = []
@@ -180,7 +178,7 @@ def _compared(
         for number in numbers.tolist():
             row = spool[number]
             is_seen = spool.hashes["ids"][number].item() in seen
-            why = _why(row, own, longest, is_seen=is_seen, is_theirs=name == "axolotl")
+            why = _why(row, own, own.job.max_length, is_seen=is_seen, is_theirs=name == "axolotl")
             only[name][why] += 1
             if only[name][why] <= most:
                 examples.append(_one_sided(why, number, row, decode, is_theirs=name == "axolotl"))

@@ -92,8 +92,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
     from fmtkit.training.data.trained_messages import RowTemplates, masking_of_row
 
     work, plan = own.job, own.plan
-    limit = work.trainer.get("max_length") or work.own.get("max_length")
-    longest = limit if isinstance(limit, int) else None
+    longest = work.max_length
     usual = Masking(
         plan.method,
         work.setting("train_on_inputs") is True,

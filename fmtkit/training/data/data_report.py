@@ -64,9 +64,8 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
 
 
 def _limit(plan: "Plan") -> Any:
-    resolution = plan.resolution
-    limit = resolution.trainer.get("max_length") or resolution.own.get("max_length")
-    return limit.value if limit is not None else "so many"
+    limit = plan.resolution.max_length
+    return limit if limit is not None else "so many"
 
 
 def facts(work: Job) -> Iterator[dict[str, object]]:

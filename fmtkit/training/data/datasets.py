@@ -403,7 +403,7 @@ def options_of(
     """
     config = plan.config
     given = said_options(config, dataset.entry)
-    length = plan.resolution.trainer.get("max_length") or plan.resolution.own.get("max_length")
+    length = plan.resolution.max_length
     policy = length_policy(config)
     if policy.startswith("truncate") and config.is_true("train_on_inputs"):
         # Prompts are trained on as well: something is left of every row that is cut.
@@ -425,14 +425,14 @@ def options_of(
         out |= {"folders": places_of(config.source), "function_config": config.nested()}
     if split and given.get("val_size"):
         out["val_size"] = given["val_size"]
-    measures = length is not None and length.value is not None and policy != "keep"
+    measures = length is not None and policy != "keep"
     fewest = given.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
         out["tokenizer"] = config.text("tokenizer_config") or plan.model
         if plan.template[0] != WITHOUT:
             out["chat_template"] = template_source(config, plan.template)
-    if plan.model and measures and length is not None:
-        out |= {"max_length": length.value, "on_overlong": policy}
+    if plan.model and measures:
+        out |= {"max_length": length, "on_overlong": policy}
         out["cut_in_training"] = policy.startswith("truncate")
     if plan.model and fewest:
         out["min_length"] = fewest

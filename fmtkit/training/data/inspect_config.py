@@ -54,7 +54,7 @@ def _inspected(
     configured = options_of(run_plan, dataset, selection, local=bool(local), split=False)
     typed = given.chosen()
     typed.pop("config", None)
-    limit = configured.max_length or _max_length(run_plan)
+    limit = configured.max_length or run_plan.resolution.max_length
     values: dict[str, Any] = configured.of_sources() | {
         "columns": {**configured.columns, **typed.pop("columns", {})},
         "options": {**configured.options, **typed.pop("options", {})},
@@ -98,13 +98,6 @@ def _tokenizer(run_plan: Plan) -> str | None:
     """Return the model's tokenizer where it is on this machine: an inspection needs no network."""
     name = run_plan.config.text("tokenizer_config") or run_plan.model
     return name if name is not None and Path(name).expanduser().is_dir() else None
-
-
-def _max_length(run_plan: Plan) -> int | None:
-    limit = run_plan.resolution.trainer.get("max_length") or run_plan.resolution.own.get(
-        "max_length"
-    )
-    return limit.value if limit is not None and isinstance(limit.value, int) else None
 
 
 def _anchors(run_plan: Plan) -> dict[str, object]:

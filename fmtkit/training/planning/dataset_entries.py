@@ -241,8 +241,7 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
 def check_sources(subject: Subject) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""
     config = subject.config
-    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if config.text("base_model") is None or has_environment:
+    if config.text("base_model") is None or config.has_environment:
         return
     for name, entry in entries(config):
         path = str(entry.get("path", ""))

@@ -80,6 +80,12 @@ class Job:
         atomic.write_bytes(path, self.dumps().encode())
         return path
 
+    @property
+    def max_length(self) -> int | None:
+        """Return the most tokens of a row, whether the trainer cuts it or fmtkit; None for no limit."""
+        limit = self.trainer.get("max_length") or self.own.get("max_length")
+        return limit if isinstance(limit, int) else None
+
     def setting(self, name: str) -> object:
         """Return the value of a key that fmtkit itself uses, or None if it is not set."""
         return self.settings.get(name)

@@ -130,8 +130,7 @@ def _completed(config: Config) -> Config:
 def _missing(config: Config, chosen: Runner) -> list[str]:
     """Return the required keys that are missing."""
     needed = ["base_model"] if config.text("base_model") is None else []
-    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if not config.datasets and not has_environment:
+    if not config.datasets and not config.has_environment:
         needed.append("datasets")
     needed += [key for part in chosen.hooks("missing") for key in part(config)]
     if "teacher" in chosen.needs and config.get("teacher_model") is None:

@@ -55,6 +55,12 @@ class Resolution:
         """Return whether bitsandbytes quantizes the weights, which needs a CUDA device."""
         return bool(self.quantization) and "config_class" not in self.quantization
 
+    @property
+    def max_length(self) -> int | None:
+        """Return the most tokens of a row, whether the trainer cuts it or fmtkit; None for no limit."""
+        limit = self.trainer.get("max_length") or self.own.get("max_length")
+        return limit.value if limit is not None and isinstance(limit.value, int) else None
+
     def put(self, destination: str, argument: Argument) -> None:
         """Set an argument; two keys that set it to different values are an error."""
         where = self.of(destination)

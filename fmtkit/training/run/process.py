@@ -252,20 +252,12 @@ def _trained(trainer: Any, work: Job) -> Any:
     try:
         with saving(trainer):
             return trainer.train(resume_from_checkpoint=work.resume)
-    except torch.OutOfMemoryError as error:
-        batch, length = (
-            trainer.args.per_device_train_batch_size,
-            work.trainer.get("max_length", "unset"),
-        )
-        raise out_of_memory(error, batch, length) from error
     except RuntimeError as error:
-        if isinstance(error, TrainingError) or "can't allocate memory" not in str(error):
+        on_cpu = not isinstance(error, TrainingError) and "can't allocate memory" in str(error)
+        if not on_cpu and not isinstance(error, torch.OutOfMemoryError):
             raise
-        batch, length = (
-            trainer.args.per_device_train_batch_size,
-            work.trainer.get("max_length", "unset"),
-        )
-        raise out_of_memory(error, batch, length) from error
+        batch = trainer.args.per_device_train_batch_size
+        raise out_of_memory(error, batch, work.trainer.get("max_length", "unset")) from error
 
 
 def _check_rows(trainer: Any) -> None:
@@ -291,7 +283,7 @@ def _left_out(work: Job, trainer: Any, given: tuple[int | None, ...]) -> Iterato
     if getattr(trainer.args, "packing", False):
         # Packing splits rows instead of truncating them.
         return
-    limit = work.trainer.get("max_length") or work.own.get("max_length")
+    limit = work.max_length
     kept = _counts(trainer.train_dataset, getattr(trainer, "eval_dataset", None))
     for purpose, before, after in zip(("train", "evaluate"), given, kept, strict=True):
         if before is not None and after is not None and after < before:

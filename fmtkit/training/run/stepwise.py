@@ -33,8 +33,7 @@ def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:
     """Return rows of `input_ids` and `labels`; a step's label is on its last separator."""
     separator = _separator(job, tokenizer)
     last_only = _option(job, "train_on_last_step_only") is True
-    limit = job.own.get("max_length")
-    maximum = limit if isinstance(limit, int) else 1024
+    maximum = 1024 if job.max_length is None else job.max_length
     longest = _option(job, "max_completion_length")
 
     def encode(row: dict[str, Any]) -> dict[str, list[int]]:

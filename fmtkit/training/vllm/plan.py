@@ -55,8 +55,7 @@ class GenerationSettings:
     @property
     def rolls_out(self) -> bool:
         """Return whether a user's function, a NeMo Gym or an environment makes the answers."""
-        has_environment = self.is_set("rollout_func") or self.config.is_true("nemo_gym_multi_turn")
-        return has_environment or self.config.get("verifiers.environment") is not None
+        return self.is_set("rollout_func") or self.config.has_episodes
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:

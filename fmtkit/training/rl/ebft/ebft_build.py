@@ -21,12 +21,11 @@ def build_structured(job: Job, parts: Parts) -> Any:
     wanted = scale_rewards(job.sections.get("ebft"))
     if wanted is not None and "scale_rewards" not in job.trainer:
         parts.arguments.scale_rewards = wanted
-    length = job.own.get("max_length")
     trainer = load_class(parts.runner.trainer)(
         **online_inputs(job, parts),
         settings=plan.settings,
         network=_network(job, parts),
-        sequence_len=length if isinstance(length, int) else None,
+        sequence_len=job.max_length,
     )
     return watched(job, trainer)
 

@@ -48,10 +48,7 @@ def check_users_names(run: Run) -> None:
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
-    has_environment = plan.config.is_true("nemo_gym_enabled") or plan.config.get(
-        "verifiers.environment"
-    )
-    if "rewards" in plan.runner.needs and not has_environment:
+    if "rewards" in plan.runner.needs and not plan.config.has_environment:
         entries.check_weights(weights.value if weights else None, rewards)
     options.read_options(section)
     loading.check_names(section, places)
@@ -71,8 +68,7 @@ def models(plan: "Plan") -> list[tuple[str, str]]:
 def answers_prompts(run: Run) -> bool:
     """Return whether TRL generates answers to the rows' prompts, and no rollout function does."""
     config = run.plan.config
-    has_rollout = config.get("trl.rollout_func") or config.is_true("nemo_gym_multi_turn")
-    return is_online(run) and not has_rollout and not config.get("verifiers.environment")
+    return is_online(run) and not (config.get("trl.rollout_func") or config.has_episodes)
 
 
 @check_run(

@@ -158,8 +158,7 @@ def _replay(subject: Subject) -> str | None:
 def _weights(subject: Subject) -> None:
     config = subject.config
     rewards = naming.listed(config.get("trl.reward_funcs"))
-    has_environment = config.is_true("nemo_gym_enabled") or config.get("verifiers.environment")
-    if "rewards" in subject.runner.needs and rewards and not has_environment:
+    if "rewards" in subject.runner.needs and rewards and not config.has_environment:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def are_known(run: "Run") -> bool:
     """Return whether the rows that the rewards get are those of the datasets, and all of these are here."""
     plan = run.plan
-    adds = plan.config.is_true("nemo_gym_enabled") or plan.config.get("verifiers.environment")
-    return "rewards" in plan.runner.needs and not adds and _columns(run) is not None
+    is_known = "rewards" in plan.runner.needs and not plan.config.has_environment
+    return is_known and _columns(run) is not None
 
 
 def _columns(run: "Run") -> frozenset[str] | None:
