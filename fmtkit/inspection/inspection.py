@@ -44,7 +44,7 @@ from fmtkit.inspection.survey_making import (
     worst_first,
 )
 from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Survey
-from fmtkit.inspection.type_guesses import Guess, command_as, common, guess
+from fmtkit.inspection.type_guesses import Guess, command_as, common, of_fits
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.opening import open_sources
@@ -87,6 +87,7 @@ class Opened:
 
     sources: tuple[Source, ...]
     samples: tuple[list[Any], ...]
+    fits: tuple[list[detection.Fit], ...]
     guesses: tuple[tuple[Guess, ...], ...]
 
 
@@ -219,8 +220,8 @@ def _rendered_by(opened: Opened) -> str | None:
 def _mixed(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...]:
     """Return the finding of sources whose first rows are of two layouts, with the share of each."""
     mixed = [
-        detection.layouts(rows, detection.detect(rows, options.method))
-        for rows in opened.samples
+        detection.layouts(rows, fits)
+        for rows, fits in zip(opened.samples, opened.fits, strict=True)
         if options.type is None
     ]
     found = next((types for types in mixed if types), None)
@@ -285,8 +286,12 @@ def _open(source: object, options: InspectOptions) -> Opened:
     check_places(sources, None, options)
     samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
     paths = [one.given for one in sources]
-    guesses = tuple(guess(sample, options, paths=paths) for sample in samples)
-    return Opened(sources, samples, guesses)
+    fits = tuple(detection.detect(sample, options.method) for sample in samples)
+    guesses = tuple(
+        of_fits(found, sample, options, paths=paths)
+        for found, sample in zip(fits, samples, strict=True)
+    )
+    return Opened(sources, samples, fits, guesses)
 
 
 def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:

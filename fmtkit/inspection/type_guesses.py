@@ -47,10 +47,19 @@ def guess(
     paths: Sequence[str] = ("<memory>",),
 ) -> tuple[Guess, ...]:
     """Return the types that fit the rows of a sample, best first; each type and table once."""
+    rows, given = list(sample), options or SourceOptions()
+    return of_fits(detection.detect(rows, given.method), rows, given, paths=paths)
+
+
+def of_fits(
+    fits: Sequence[detection.Fit],
+    rows: Sequence[Mapping[str, Any]],
+    given: SourceOptions,
+    *,
+    paths: Sequence[str],
+) -> tuple[Guess, ...]:
+    """Return the types of the fits of some rows, in their order; each type and table once."""
     found: dict[tuple[str, str], Guess] = {}
-    rows = list(sample)
-    given = options or SourceOptions()
-    fits = detection.detect(rows, given.method)
     for place, fit in enumerate(fits):
         name, table = fit.converter.name, fit.converter.table
         if (name, table) not in found:
