@@ -16,7 +16,7 @@ from fmtkit.columns.dialog_pairs import joined
 from fmtkit.columns.messages import role_of
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
-from fmtkit.core.messages import SEEN
+from fmtkit.core.messages import SEEN, SYSTEM
 
 SHAREGPT_NAMES = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 CALLS_BEGIN = '{"type":"function","function":'
@@ -138,7 +138,7 @@ def must_be_one_answer(reply: Column) -> Column:
         & (role_of(turns.list.last()) == "assistant")
         & before.list.eval(works.fill_null(value=False)).list.all()
         & ((turns.list.len() == 1) | (role_of(before.list.last()) == "tool"))
-        & ~any_turn(reply, key("role").is_in(["user", "system", "developer"]))
+        & ~any_turn(reply, key("role").is_in(["user", *SYSTEM]))
     )
     why = "a reply of more than tool calls, their results and the answer"
     return reply.with_value(turns, no_place("turns", ~sound.fill_null(value=False), why))

@@ -26,7 +26,7 @@ from fmtkit.converting.turn_table import TurnTable
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.core.messages import MESSAGE_KEYS
+from fmtkit.core.messages import MESSAGE_KEYS, SYSTEM
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import (
     DIALOG_COLUMNS,
@@ -366,7 +366,7 @@ class _Rows:
     def _last_exchange(self, turns: TurnTable, name: str) -> TurnTable:
         """Drop all turns but the last of each side, or report which rows have more."""
         user, reply = (turns.where(pl.col("role") == role) for role in ("user", "assistant"))
-        system = turns.where(pl.col("role").is_in(["system", "developer"]))
+        system = turns.where(pl.col("role").is_in(list(SYSTEM)))
         place = np.arange(len(turns.row))
         asked, said = turns.last(user), turns.last(reply)
         if name == "messages":

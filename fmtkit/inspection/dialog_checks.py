@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.core.messages import MAY_BE_EMPTY, SAYING
+from fmtkit.core.messages import MAY_BE_EMPTY, SAYING, SYSTEM
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ def empty_turn(dialogs: Dialogs) -> Bools:
 
 def role_order(dialogs: Dialogs) -> Bools:
     """Find rows whose turns do not alternate, or do not begin as they should."""
-    system, user = dialogs.is_role("system", "developer"), dialogs.is_role("user")
+    system, user = dialogs.is_role(*SYSTEM), dialogs.is_role("user")
     bot, tool = dialogs.is_role("assistant"), dialogs.is_role("tool")
     first = dialogs.is_first
     after_system, after_user, after_bot, after_tool = (

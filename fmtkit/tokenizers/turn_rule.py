@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Ends = Literal["turn", "all", "last", "none"]
-ENDS = ("turn", "all", "last", "none")
+ENDS: tuple[Ends, ...] = get_args(Ends)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from fmtkit.training.config.arguments import FORMER_NAMES
 from fmtkit.training.data import trained_messages
 from fmtkit.training.planning import at_hand, freezing
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
+from fmtkit.training.planning.types import LABELS
 
 _TASKS = {"causal": "CAUSAL_LM", "score": "SEQ_CLS", "steps": "TOKEN_CLS"}
-_LABELS = {"score": 1, "steps": 2}
 _AUTO = {
     "causal": "AutoModelForCausalLM",
     "score": "AutoModelForSequenceClassification",
@@ -368,7 +368,7 @@ def pretrained(
     import transformers
 
     if head != "causal":
-        values["num_labels"] = labels or _LABELS[head]
+        values["num_labels"] = labels or LABELS[head]
         # A new head is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging
         speak.set_verbosity_error()

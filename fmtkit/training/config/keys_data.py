@@ -1,5 +1,6 @@
 """Keys about the data: the sources, their templates, lengths and splits."""
 
+from fmtkit.tokenizers.turn_rule import ENDS
 from fmtkit.training.config.key import Key
 
 KEYS: tuple[Key, ...] = (
@@ -145,7 +146,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "train_on_eos",
-        "enum:turn|all|last|none",
+        f"enum:{'|'.join(ENDS)}",
         "fmtkit",
         "sft: ends of turns that are trained on: of trained turns, all, the last; default: turn",
     ),
@@ -325,13 +326,13 @@ DATASET_KEYS: tuple[Key, ...] = (
     Key("roles_to_train", "texts", "fmtkit", "sft: roles of this source that are trained on"),
     Key(
         "train_on_eos",
-        "enum:turn|all|last|none",
+        f"enum:{'|'.join(ENDS)}",
         "fmtkit",
         "sft: ends of turns of this source that are trained on",
     ),
     Key(
         "train_on_eot",
-        "enum:turn|all|last|none",
+        f"enum:{'|'.join(ENDS)}",
         "fmtkit",
         "sft: the same; it overrides train_on_eos",
     ),

@@ -12,7 +12,7 @@ from fmtkit.training.planning import freezing
 from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.dataset_entries import plugin_files, plugins
 from fmtkit.training.planning.resolve import length_policy
-from fmtkit.training.planning.types import Resolution
+from fmtkit.training.planning.types import LABELS, Resolution
 
 Rule = Callable[[Config, Runner], str | None]
 """Returns why keys cannot be honoured and what to do instead; None if they can."""
@@ -160,7 +160,6 @@ LOFTQ: Mapping[str, tuple[int, ...]] = {
     "loftq_iter": tuple(range(1, 11)),
 }
 """Settings of LoftQ in PEFT, and their values."""
-_LABELS = {"score": 1, "steps": 2}
 
 
 @_refusal(
@@ -255,8 +254,8 @@ def _head(config: Config, runner: Runner) -> str | None:
     if model_class is not None and model_class.startswith("Auto") and model_class != right:
         return f"model_type: {runner.method} trains an {right}, not {model_class}; leave it out"
     labels = config.get("num_labels")
-    if labels is not None and labels != _LABELS.get(runner.head):
-        right_labels = _LABELS.get(runner.head)
+    if labels is not None and labels != LABELS.get(runner.head):
+        right_labels = LABELS.get(runner.head)
         count = f"{right_labels} outputs" if right_labels else "no head with labels"
         return f"num_labels: {runner.method} trains {count}, not {labels}; leave it out"
     return None

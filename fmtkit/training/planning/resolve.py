@@ -11,11 +11,10 @@ from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
-from fmtkit.training.planning.types import Argument, Launch, Resolution
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Launch, Resolution
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
-_TRL_LENGTH = 1024
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 _SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
 
@@ -381,9 +380,9 @@ def _length(config: Config, chosen: Runner, out: Resolution) -> None:
     known = arguments_of(chosen).fields
     policy = length_policy(config)
     if "max_length" in known and "max_length" not in out.trainer:
-        out.default("max_length", _TRL_LENGTH, "default of TRL")
+        out.default("max_length", DEFAULT_LENGTH, "default of TRL")
         fate = _FATES.get(policy, "cut by the trainer")
-        out.notes.append(f"rows longer than {_TRL_LENGTH} tokens are {fate}; set sequence_len")
+        out.notes.append(f"rows longer than {DEFAULT_LENGTH} tokens are {fate}; set sequence_len")
     if policy == "truncate-start" and "truncation_mode" in known:
         out.put("trainer", Argument("truncation_mode", "keep_end", "key excess_length_strategy"))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.core.runner import Head
 from fmtkit.training.config.config import Entry
 
 if TYPE_CHECKING:
@@ -163,6 +164,10 @@ _ROWS_PER_BATCH = 200
 names its results; they grow with the vocabulary (not measured). A row of 1 KB costs 1.2 ms otherwise."""
 
 
+LABELS: Mapping[Head, int] = {"score": 1, "steps": 2}
+"""How many labels the head of a model has, where it is not the output layer."""
+DEFAULT_LENGTH = 1024
+"""Most tokens of a row where no key says another number: the default of TRL's config classes."""
 PREPARE = "_prepare_dataset"
 """The method by which TRL's trainers render and tokenize rows."""
 

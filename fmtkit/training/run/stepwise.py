@@ -8,6 +8,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.planning.job import Job
+from fmtkit.training.planning.types import DEFAULT_LENGTH
 
 
 def build_trainer(job: Job, parts: Parts) -> Any:
@@ -33,7 +34,7 @@ def tokenized(rows: Any, tokenizer: Any, job: Job) -> Any:
     """Return rows of `input_ids` and `labels`; a step's label is on its last separator."""
     separator = _separator(job, tokenizer)
     last_only = _option(job, "train_on_last_step_only") is True
-    maximum = 1024 if job.max_length is None else job.max_length
+    maximum = DEFAULT_LENGTH if job.max_length is None else job.max_length
     longest = _option(job, "max_completion_length")
 
     def encode(row: dict[str, Any]) -> dict[str, list[int]]:

@@ -2,11 +2,8 @@
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
-from fmtkit.training.planning.types import Argument, Launch, Resolution
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Launch, Resolution
 from fmtkit.training.rl.ebft.settings_plan import plan_settings
-
-LENGTH = 1024
-"""Tokens of a document where sequence_len is unset: the transforms of strided mode need one."""
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
@@ -22,8 +19,8 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     if chosen.tables == ("Tokens",):
         _drop_flash_attention(out)
         if "max_length" not in out.own:
-            out.own["max_length"] = Argument("max_length", LENGTH, "default of fmtkit")
-            out.notes.append(f"documents are cut at {LENGTH} tokens; set sequence_len")
+            out.own["max_length"] = Argument("max_length", DEFAULT_LENGTH, "default of fmtkit")
+            out.notes.append(f"documents are cut at {DEFAULT_LENGTH} tokens; set sequence_len")
 
 
 def _drop_flash_attention(out: Resolution) -> None:
