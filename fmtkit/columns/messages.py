@@ -55,8 +55,8 @@ def has_role(messages: Expr, *roles: str) -> Expr:
 
 def says_without_text(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:
     """Return whether a message says something besides its text; `keys` are those that it can hold."""
-    held = (field(name).is_not_null() for name in SAYING if name in keys)
-    return reduce(Expr.or_, held, pl.lit(value=False))
+    said = ((~blank(field(name))).fill_null(value=False) for name in SAYING if name in keys)
+    return reduce(Expr.or_, said, pl.lit(value=False))
 
 
 def lacks_text(field: Callable[[str], Expr], keys: Collection[str] = SAYING) -> Expr:

@@ -57,8 +57,8 @@ class MessageKey:
     """`text`; `flag`; `calls`, a list of calls or its JSON text, which becomes JSON text; `spans`, a
     list of parts of the content, each trained on or not, which becomes JSON text."""
     says: bool = False
-    """It is part of what the turn says: a message that cannot hold it is refused, not cut short, and one that
-    has it needs no text."""
+    """It is part of what the turn says: a message that cannot hold it is refused, not cut short, and one in
+    which it is not blank needs no text."""
     marks: bool = False
     """It says what is trained on: templates do not see it, and messages that differ in it are the same."""
 

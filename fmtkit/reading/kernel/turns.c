@@ -131,13 +131,19 @@ int make_talk(const Step *step, const Bits *bits, Line *line, Talk *talks, Talk 
 
 /* Rules */
 
-/* Whether a message says nothing: it has none of the keys that count instead of a text, and its role is none
-   of those whose text may be blank. */
+static int says_without_text(const Turn *turn, unsigned said) {
+    for (int i = 1; said >> i; i++)
+        if (said & turn->there & 1u << i && stripped(turn->said[i], 1, 1).size) return 1;
+    return 0;
+}
+
+/* Whether a message says nothing: all keys that count instead of a text are blank too, and its role is none of
+   those whose text may be blank. */
 static int is_flawed(const Step *rule, const Bits *bits, const Line *line) {
     Span span = line->spans[rule->slots[0]];
     for (int i = 0; i < span.count; i++) {
         const Turn *turn = &line->turns[span.first + i];
-        if (turn->there & bits->said || has_role(rule->roles, turn->role)) continue;
+        if (has_role(rule->roles, turn->role) || says_without_text(turn, bits->said)) continue;
         if (!(turn->there & HAS_CONTENT) || !stripped(turn->said[0], 1, 1).size) return 1;
     }
     return !span.count;
