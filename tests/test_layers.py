@@ -4,6 +4,8 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,19 +20,44 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path) -> set[str]:
-    """Return the modules that a file imports at its top, types apart."""
-    found: set[str] = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+@dataclass(frozen=True)
+class Source:
+    """What the tests ask of a file, which is parsed once."""
+
+    imports: frozenset[str]
+    """The modules that it imports at its top, types apart."""
+    all_imports: frozenset[str]
+    """The modules that it imports anywhere."""
+    texts: frozenset[str]
+    """Its string constants."""
+    calls: frozenset[str]
+    """The names of the functions that it calls."""
+
+    @classmethod
+    def of(cls, path: Path) -> "Source":
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(tree))
+        found = (n.value for n in nodes if isinstance(n, ast.Constant))
+        called = (n.func for n in nodes if isinstance(n, ast.Call))
+        return cls(
+            frozenset(imported(tree.body)),
+            frozenset(imported(nodes)),
+            frozenset(value for value in found if isinstance(value, str)),
+            frozenset(name.id for name in called if isinstance(name, ast.Name)),
+        )
+
+
+def imported(nodes: list) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-MODULES = {module_name(path): imports(path) for path in sorted(ROOT.rglob("*.py"))}
+SOURCES = {module_name(path): Source.of(path) for path in sorted(ROOT.rglob("*.py"))}
+MODULES = {name: source.imports for name, source in SOURCES.items()}
 EDGES = {
     name: {other for other in found if other in MODULES and other != name}
     for name, found in MODULES.items()
@@ -65,9 +92,7 @@ def test_no_circle_is_closed_by_an_import_within_a_function_or_for_types():
 
 def edges_anywhere() -> dict[str, set[str]]:
     """Return the modules of ours that each module imports: at its top, in functions and for types."""
-    return {
-        module_name(path): all_imports(path) & MODULES.keys() for path in sorted(ROOT.rglob("*.py"))
-    }
+    return {name: set(source.all_imports & MODULES.keys()) for name, source in SOURCES.items()}
 
 
 PACKAGES = [
@@ -139,16 +164,6 @@ def test_imports_point_down_the_layers_of_training_wherever_they_stand():
     assert not {name for name, found in edges_anywhere().items() if found & beside} - beside
 
 
-def declares(path: Path) -> set[str]:
-    """Return by which functions a file declares checks of a run (`fmtkit.training.planning.check`)."""
-    names = {
-        node.func.id
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    return names & {"check_config", "check_run"}
-
-
 def test_a_check_that_is_declared_anywhere_is_made_and_is_on_the_page():
     from fmtkit.core.runner import SECTIONS
 
@@ -156,7 +171,8 @@ def test_a_check_that_is_declared_anywhere_is_made_and_is_on_the_page():
     of_sections |= {other for name in of_sections for other in reachable(name)}
     of_plan = reachable("fmtkit.training.planning.plan") | of_sections
     of_run = {"fmtkit.training.run.checklist", *reachable("fmtkit.training.run.checklist")}
-    declaring = {module_name(path): declares(path) for path in sorted(ROOT.rglob("*.py"))}
+    decorators = {"check_config", "check_run"}  # of fmtkit.training.planning.check
+    declaring = {name: source.calls & decorators for name, source in SOURCES.items()}
     of_any_plan = {name for name, by in declaring.items() if "check_config" in by}
     assert of_any_plan <= of_plan
     assert of_any_plan <= of_run | of_sections
@@ -182,9 +198,9 @@ def test_converters_know_nothing_of_files_templates_or_runs():
 
 def test_the_extension_module_is_loaded_in_one_place():
     naming = {
-        module_name(path)
-        for path in sorted(ROOT.rglob("*.py"))
-        if "reading._kernel" in " ".join({*all_imports(path), *texts(path)})
+        name
+        for name, source in SOURCES.items()
+        if "reading._kernel" in " ".join(source.all_imports | source.texts)
     }
     assert naming == {"fmtkit.reading.native"}
 
@@ -233,22 +249,13 @@ NAMED_OTHERWISE = {
 """Words that are methods too -> the modules that mean something else by them, and what."""
 
 
-def texts(path: Path) -> set[str]:
-    """Return the string constants of a file."""
-    return {
-        node.value
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-
-
 def test_no_module_decides_by_the_name_of_a_method():
     from fmtkit.core import runner
 
     found = {
-        (module_name(path).removeprefix("fmtkit."), name)
-        for path in sorted(ROOT.rglob("*.py"))
-        for name in texts(path) & set(runner.shipped_names())
+        (module.removeprefix("fmtkit."), name)
+        for module, source in SOURCES.items()
+        for name in source.texts & set(runner.shipped_names())
     }
     means_otherwise = {
         (module, name)
@@ -272,24 +279,12 @@ def test_ebft_and_the_gym_are_known_by_their_runners_alone():
         inside = f"fmtkit.training.rl.{package}"
         importers = {
             name
-            for name, path in ((module_name(p), p) for p in ROOT.rglob("*.py"))
+            for name, source in SOURCES.items()
             if not name.startswith(inside)
-            for other in all_imports(path)
+            for other in source.all_imports
             if other.startswith(inside)
         }
         assert importers == allowed
-
-
-def all_imports(path: Path) -> set[str]:
-    """Return the modules that a file imports anywhere."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
 
 
 def loaded(code: str) -> set[str]:
