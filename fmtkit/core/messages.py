@@ -20,6 +20,8 @@ ROLES: dict[str, str] = {
     "function": "tool",
 }
 """What sources call the speakers -> what templates call them; OpenAI's API once used `function`."""
+CANONICAL_ROLES = tuple(dict.fromkeys(ROLES.values()))
+"""The roles of messages in fmtkit's tables."""
 SHAREGPT_ROLES: dict[str, str] = {
     "system": "system",
     "human": "user",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fmtkit.core.messages import CANONICAL_ROLES
 from fmtkit.core.tables import DIALOG_COLUMNS, SEGMENT, STORED_MESSAGE, TABLES, Table, stored_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -47,7 +48,7 @@ def message_schema() -> dict[str, Any]:
     """Return the schema of a message; keys besides role and content only where the source has them."""
     fields = [STORED_MESSAGE.field(i) for i in range(STORED_MESSAGE.num_fields)]
     properties: dict[str, Any] = {f.name: _or_null(_type(f.type)) for f in fields}
-    properties["role"] = {"enum": ["system", "developer", "user", "assistant", "tool"]}
+    properties["role"] = {"enum": [*CANONICAL_ROLES]}
     return {
         "type": "object",
         "required": ["role"],

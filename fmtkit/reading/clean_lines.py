@@ -62,7 +62,7 @@ from fmtkit.columns.turn_sources import (
     sources_of,
 )
 from fmtkit.core.buffers import MAX_INT32
-from fmtkit.core.messages import MARKS, MAY_BE_EMPTY, SAYING, SYSTEM
+from fmtkit.core.messages import CANONICAL_ROLES, MARKS, MAY_BE_EMPTY, SAYING, SYSTEM
 from fmtkit.reading.native import kernel
 
 CLEAN, BLANK, UNSURE = 0, 1, 2
@@ -393,7 +393,7 @@ _RULE_ROLES: dict[type, tuple[str, ...]] = {
 def roles_of(layout: Layout, spec: ReadSpec) -> Iterator[str]:
     """Yield the roles that turns of a layout may have, and those that its rules are about."""
     nodes = {column.name: column.node for column in spec.columns}
-    yield from ("system", "developer", "user", "assistant", "tool")
+    yield from CANONICAL_ROLES
     for name in layout.bound:
         node = nodes[name]
         if isinstance(node, DialogNode):
