@@ -439,6 +439,22 @@ def test_errors_of_ours_are_the_same_errors(cluster):
         list(Ray().map(refuses, iter([1])))
 
 
+def test_tasks_that_soon_end_by_themselves_are_not_cancelled(cluster, monkeypatch):
+    """Ray 2.60 aborts the process that cancels a task just as its answer comes."""
+
+    def works(number):
+        if number == 0:
+            raise WriteError("column 'x': no NaN")
+        time.sleep(0.5)
+        return number
+
+    cancelled = []
+    monkeypatch.setattr(ray, "cancel", lambda result, **_: cancelled.append(result))
+    with pytest.raises(WriteError, match="no NaN"):
+        list(Ray().map(works, iter(range(20))))
+    assert cancelled == []
+
+
 def test_what_cannot_be_is_said_before_anything_is_read(source, tmp_path):
     with pytest.raises(OptionError, match="writes a folder"):
         fmtkit.convert(source, "intel", tmp_path / "out.parquet", engine="ray")

@@ -23,7 +23,7 @@ T = TypeVar("T")
 CRASHES = 3
 """How often a task may crash its worker."""
 ENDING = 10.0
-"""Seconds that workers get to stop at the end of a run."""
+"""Seconds that tasks get to end by themselves when a run ends, and that workers get to stop."""
 LOSSES = 20
 """How often a task may be lost with its node, or its result with the node that held it."""
 _OURS = f"fmtkit-{os.getpid()}"
@@ -131,14 +131,17 @@ class Ray:
 
 
 def _end(ray: Any, flying: deque[_Flight]) -> None:
-    """Cancel the tasks under way, so that they leave no files behind after the run."""
+    """End the tasks under way, so that they leave no files behind after the run."""
+    # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process, by force or not.
     if ray.get_runtime_context().namespace == _OURS:
-        # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process.
         ray.shutdown()
         return
-    for flight in flying:
-        ray.cancel(flight.result, force=True)
-    ray.wait([f.result for f in flying], num_returns=len(flying), timeout=ENDING)
+    results = [flight.result for flight in flying]
+    _, left = ray.wait(results, num_returns=len(results), timeout=ENDING)
+    for result in left:
+        ray.cancel(result, force=True)
+    if left:
+        ray.wait(left, num_returns=len(left), timeout=ENDING)
 
 
 def _trouble(address: str | None) -> str | None:
