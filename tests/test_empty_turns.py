@@ -79,6 +79,29 @@ def test_what_is_empty(by_strict):
     assert absent == set(ROLES) - {"system"}
 
 
+@pytest.mark.parametrize("beside", [{}, {"reasoning_content": ""}, {"thinking": " \n"}])
+def test_a_content_that_is_not_there_is_missing_whatever_is_blank_beside_it(beside):
+    rejects = []
+    turns = [{"role": "user", "content": "why"}, {"role": "assistant", **beside}]
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        fmtkit.table([{"messages": turns}], "openai", rejects=rejects)
+    assert [bad.code for bad in rejects] == ["missing_field"]
+
+
+@pytest.mark.parametrize("text", ["\x1c", "\x85", "\u200b", "\u3000"])
+@pytest.mark.parametrize("content", [None, ""])
+def test_white_space_is_the_same_for_every_reader(tmp_path, content, text):
+    turns = [
+        {"role": "user", "content": "why", "reasoning_content": None},
+        {"role": "assistant", "content": content, "reasoning_content": text},
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"messages": turns}) + "\n")
+    found = [verdicts(source) for source in (str(path), [{"messages": turns}])]
+    found.append(verdicts(pa.Table.from_pylist([{"messages": turns}])))
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -38,8 +38,9 @@ def drawn_rows(draw: random.Random, *, wide: bool) -> list[dict[str, Any]]:
 
     def turn() -> dict[str, Any]:
         said = {"role": draw.choice(ROLES), "content": draw.choice(TEXTS)}
-        marks = {"tool_calls": draw.choice(CALLS), "train": draw.choice((None, True, False))}
-        return said | marks if wide else said
+        more = {"tool_calls": draw.choice(CALLS), "train": draw.choice((None, True, False))}
+        more["reasoning_content"] = draw.choice((None, None, "", " \n", "hm"))
+        return said | more if wide else said
 
     def dialog() -> list[dict[str, Any]]:
         return [turn() for _ in range(draw.randrange(5))]
@@ -72,7 +73,7 @@ def drawn_source(draw: random.Random, kind: type[Source], *, wide: bool, depth: 
 def drawn_rule(draw: random.Random, kind: type[Rule], *, wide: bool) -> Rule:
     """Return a rule of this kind; only wide messages have calls that it could be about."""
     if kind is told.Flawed:
-        keys = ("tool_calls",) if wide else ()
+        keys = ("reasoning_content", "tool_calls") if wide else ()
         return told.Flawed(draw.choice(("one", "other")), draw.choice([*TurnFlaw]), keys)
 
     def another() -> Rule:
@@ -170,7 +171,7 @@ def _(rule: told.Flawed, row: Mapping[str, Any]) -> bool:
     messages = row[rule.column]
     if rule.flaw is TurnFlaw.NO_MESSAGES:
         return not messages
-    mute = [one for one in messages if not any(one[key] is not None for key in rule.keys)]
+    mute = [one for one in messages if not any((one[key] or "").strip() for key in rule.keys)]
     null = any(one["content"] is None for one in mute)
     blank = any(
         one["content"] is not None

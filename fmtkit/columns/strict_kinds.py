@@ -4,6 +4,7 @@ Both follow from the kind alone. Faults are reported once for each code, the fir
 wrong items of a list one is enough to refuse the row.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
@@ -40,6 +41,8 @@ from fmtkit.sources.strict import parse
 
 Found = dict[str, Fault]
 """The first fault of each code, in the order in which they were met."""
+_FILLED = re.compile(r"\S|[\x1c-\x1f]")
+"""What is not blank (`fmtkit.columns.blank`): Python counts four separators as white space, polars none."""
 
 
 def judge(kind: Kind, value: Any, path: str) -> list[Fault]:
@@ -307,7 +310,8 @@ def _says_without_text(kind: DialogKind, message: Mapping[str, Any]) -> bool:
 def _is_held(key: MessageKey, message: Mapping[str, Any]) -> bool:
     if key.form == "calls":
         return bool(_called(message) or message.get("function_call"))
-    return _text(key, message) is not None
+    text = _text(key, message)
+    return text is not None and _FILLED.search(text) is not None
 
 
 def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:

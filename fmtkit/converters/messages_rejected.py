@@ -1,8 +1,7 @@
 """A conversation, and a worse reply to replace its last one, as in ms-swift."""
 
 from fmtkit.columns import ABSENT, Text, Tools, WideMessages, WideReply, first_given
-from fmtkit.columns.dialogs import all_but_last, with_system
-from fmtkit.columns.problems import Column
+from fmtkit.columns.dialogs import with_system
 from fmtkit.columns.tool_pairs import cut_pair, whole, whole_with
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
@@ -18,7 +17,6 @@ def preference(
 ) -> Preference:
     """https://swift.readthedocs.io/en/latest/Customization/Custom-dataset.html#rlhf."""
     given = first_given(rejected_response=rejected_response, rejected_messages=rejected_messages)
-    better = with_system(system, messages).once("__better_whole")
-    context = Column(all_but_last(better.value)).depending_on(better).once("__context")
-    worse = whole_with(context, given, "rejected_response")
-    return cut_pair(whole(better, "messages"), worse, tools)
+    better = whole(with_system(system, messages), "messages")
+    context = better.messages.with_turns(better.before)
+    return cut_pair(better, whole_with(context, given, "rejected_response"), tools)

@@ -179,7 +179,7 @@ def _message(kind: DialogKind) -> Schema:
     spoken += [
         _there([name], EMPTY)
         if key.form == "calls"
-        else {"required": [name], "properties": {name: {"type": "string"}}}
+        else {"required": [name], "properties": {name: {"type": "string", "pattern": r"\S"}}}
         for key in kind.keys
         if key.says
         for name in key.names
