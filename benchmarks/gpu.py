@@ -2,26 +2,33 @@
 
     python benchmarks/gpu.py [--list] [--only NAME ...] [--json FILE] [--write] [--seconds 570]
     python benchmarks/gpu.py --device cpu --tiny       # the same code, two steps of a tiny model
+    python benchmarks/gpu.py --from A.json B.json --write      # one table of several runs on one kind of device
 
 Nothing is downloaded: model, tokenizer and rows are made on the spot (gpu_cases.py). Each case runs in a process
-of its own with a limit of time, one after another, so that one that fails is a row of the table. Torch and TRL are
-imported once, before the processes are forked off. Without a CUDA device the cases are listed and nothing runs.
+of its own with a limit of time, one after another, so that one that fails is a row of the table; then what is only
+trained for a few steps (gpu_tried.py), several at once. Torch and TRL are imported once, before the processes are
+forked off. Without a CUDA device the cases are listed and nothing runs.
 `--write` puts the table into benchmarks/README.md, with the device's name; it holds what ran and nothing else.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import platform
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +43,15 @@ for name, value in {
 }.items():
     os.environ.setdefault(name, value)
 
-from gpu_cases import (  # noqa: E402 - after the environment
+import gpu_cases  # noqa: E402 - after the environment
+import gpu_tried  # noqa: E402
+from gpu_cases import (  # noqa: E402
     TINY,
     WHOLE,
     Case,
     NotRunError,
     Setting,
     Size,
-    cases,
     prepare,
 )
 
@@ -51,15 +59,31 @@ README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
 TARGET = 1.05
 SHOWN = ("fmtkit", "torch", "transformers", "trl", "peft", "accelerate", "deepspeed", "vllm")
-_LAST = 1500
+AT_ONCE = {"cuda": 11, "cpu": 2}
+"""Processes that run beside each other where nothing is measured."""
+LOG, RESULT = "log.txt", "result.json"
+"""Files of a case in its folder."""
+_LAST = 4000
 """Characters of a failure that the results keep."""
+
+
+def cases(size: Size) -> tuple[Case, ...]:
+    """Return every case, in the order in which they run: those that measure first."""
+    return (*gpu_cases.cases(size), *gpu_tried.cases(size))
 
 
 def main() -> int:
     """Run the cases, print the table; return 1 where one failed."""
     options = _arguments()
+    if options.saved:
+        return _show(joined(options.saved), options.write)
     size = TINY if options.tiny else WHOLE
-    chosen = [case for case in cases(size) if _is_chosen(case, options.only)]
+    chosen = [
+        case
+        for case in cases(size)
+        if _is_chosen(case, options.only)
+        and not (options.without and _is_chosen(case, options.without))
+    ]
     if not chosen:
         print(f"no case has {' or '.join(options.only)} in its name", file=sys.stderr)
         return 2
@@ -69,21 +93,56 @@ def main() -> int:
             print("no CUDA device is visible: nothing was run; these would be where there is one")
         return 0
     begun = time.monotonic()
+    results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="fmtkit-gpu-") as folder:
-        results = run_all(chosen, Path(folder), options.device, size, options.seconds)
-    told = {
-        **_environment(options.device, options.tiny),
-        "seconds": round(time.monotonic() - begun),
-    }
-    told["cases"] = results
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        for row in run_all(chosen, Path(folder), options.device, size, options.seconds):
+            print(_line(row), file=sys.stderr, flush=True)
+            results.append(row)
+            told = {
+                **_environment(options.device, options.tiny),
+                "seconds": round(time.monotonic() - begun),
+                "cases": results,
+            }
+            if options.json is not None:
+                # After each row: what is cut off keeps what it has measured.
+                options.json.parent.mkdir(parents=True, exist_ok=True)
+                options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return _show(told, options.write)
+
+
+def _show(told: dict[str, Any], is_written: bool) -> int:
+    """Print the table, and write it into the page where that is asked for; return 1 where a case failed."""
     text = as_markdown(told)
     print(text)
-    if options.write:
+    if is_written:
         write(text)
-    return int(any(found["status"] == "failed" for found in results))
+    return int(any(found["status"] == "failed" for found in told["cases"]))
+
+
+def joined(files: Sequence[Path]) -> dict[str, Any]:
+    """Return the results of several runs as those of one: a device may be lent for minutes at a time.
+
+    Of each case the last row with figures counts, else the last one that says why there are none. Versions may
+    differ in what one run alone had installed.
+    """
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if len({(run["device"], run["tiny"]) for run in runs}) > 1:
+        raise SystemExit("these are runs on different devices, or of models of different sizes")
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for run in runs for row in run["cases"]):
+        before = rows.get(row["name"])
+        if before is None or row["status"] == "ok" or before["status"] != "ok":
+            rows[row["name"]] = row
+    order = [case.name for case in cases(WHOLE)]
+    found = sorted(rows.values(), key=lambda row: order.index(row["name"]))
+    versions: dict[str, list[str]] = {}
+    for name, number in (pair for run in runs for pair in run["versions"].items()):
+        versions.setdefault(name, [])
+        if number not in versions[name]:
+            versions[name].append(number)
+    told = {name: " and ".join(numbers) for name, numbers in versions.items()}
+    seconds = sum(run["seconds"] for run in runs)
+    return {**runs[0], "versions": told, "seconds": seconds, "cases": found}
 
 
 def _arguments() -> argparse.Namespace:
@@ -92,10 +151,20 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="parts of names")
+    parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="parts of names")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a tiny model, two steps")
     parser.add_argument(
         "--seconds", type=int, default=570, help="after which no case is begun or goes on"
+    )
+    parser.add_argument(
+        "--from",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        dest="saved",
+        help="run nothing: one table of the results that --json wrote",
     )
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument(
@@ -104,9 +173,11 @@ def _arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.device == "cpu" and not options.tiny:
         parser.error("--device cpu proves the code and measures nothing: it needs --tiny")
-    if options.write and (options.device == "cpu" or options.tiny or options.only):
+    if options.write and (
+        options.device == "cpu" or options.tiny or options.only or options.without
+    ):
         parser.error(
-            "--write is for a whole run on a GPU: leave out --tiny, --only and --device cpu"
+            "--write is for a whole run on a GPU: leave out --tiny, --only, --without and --device cpu"
         )
     return options
 
@@ -130,27 +201,35 @@ def print_cases(chosen: Sequence[Case]) -> None:
 
 def run_all(
     chosen: Sequence[Case], folder: Path, device: str, size: Size, seconds: float
-) -> list[dict[str, Any]]:
-    """Run each case in a process of its own; none begins or goes on after so many seconds."""
+) -> Iterator[dict[str, Any]]:
+    """Run each case in a process of its own and yield its row; none goes on after so many seconds."""
     end = time.monotonic() + seconds
     shared = folder / "shared"
     shared.mkdir()
     # In a process of its own too: nothing that torch begins at its first use is forked.
     patience = 10 if device == "cpu" else 1
     made = Case("model and rows", "", prepare)
-    _import()
+    with _without_cuda():
+        _import()
     found = run_one(made, Setting(shared, device, size), made.limit * patience)
     if found["status"] != "ok":
-        return [found]
-    results = []
-    for case in chosen:
-        limit = min(case.limit * patience, end - time.monotonic())
-        if limit <= 0:
-            results.append({"name": case.name, "status": "not run", "why": "the time was up"})
-            continue
-        results.append(run_one(case, Setting(shared, device, size), limit))
-        print(_line(results[-1]), file=sys.stderr, flush=True)
-    return results
+        yield found
+        return
+    timed = [case for case in chosen if case.is_timed]
+    others = [case for case in chosen if not case.is_timed]
+    for some, at_once in ((timed, 1), (others, AT_ONCE[device])):
+        given = [(case, Setting(_own(shared, case.name), device, size)) for case in some]
+        yield from run_pool(given, at_once, end, patience)
+
+
+def _own(shared: Path, name: str) -> Path:
+    """Make a folder of a case's own, with links to what all of them read."""
+    folder = shared.parent / re.sub(r"[^\w]+", "_", name)
+    folder.mkdir()
+    for path in shared.iterdir():
+        if path.name not in (LOG, RESULT):
+            (folder / path.name).symlink_to(path)
+    return folder
 
 
 def _import() -> None:
@@ -167,33 +246,116 @@ def _import() -> None:
     _ = (peft.LoraConfig, datasets.Dataset, fmtkit.train)
 
 
+@contextlib.contextmanager
+def _without_cuda() -> Iterator[None]:
+    """Keep CUDA from beginning in this process: one that is forked off it could not use CUDA.
+
+    bitsandbytes asks for the capability of the devices as it is imported; the driver knows it too.
+    """
+    import torch
+
+    plain = torch.cuda.get_device_capability
+    torch.cuda.get_device_capability = _capability
+    try:
+        yield
+    finally:
+        torch.cuda.get_device_capability = plain
+    if torch.cuda.is_initialized():
+        raise SystemExit("a package began CUDA as it was imported; no case could use it")
+
+
+def _capability(_device: object = None) -> tuple[int, int]:
+    major, _, minor = _of_device("compute_cap").partition(".")
+    return int(major), int(minor)
+
+
+def _of_device(what: str) -> str:
+    """Return what the driver says of the first device."""
+    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return told.splitlines()[0].strip()
+
+
 def run_one(case: Case, setting: Setting, limit: float) -> dict[str, Any]:
     """Run a case in a process of its own and return its row."""
-    log = setting.folder / "log.txt"
-    result = setting.folder / "result.json"
-    result.unlink(missing_ok=True)
-    process = multiprocessing.get_context("fork").Process(
-        target=_in_process, args=(case, setting, result, log)
-    )
-    begun = time.monotonic()
-    process.start()
-    process.join(limit)
-    took = {"name": case.name, "seconds": round(time.monotonic() - begun, 1)}
-    if process.is_alive():
-        _end(process)
-        return {
-            **took,
-            "status": "failed",
-            "why": f"not done after {limit:.0f} s",
-            "log": _tail(log),
-        }
-    # Whatever it started and left running (a server) ends with it.
-    _kill(process.pid)
-    if not result.is_file():
-        why = f"its process ended with {process.exitcode}"
-        return {**took, "status": "failed", "why": why, "log": _tail(log)}
-    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    return {**took, **found} | ({"log": _tail(log)} if found["status"] == "failed" else {})
+    return next(run_pool([(case, setting)], 1, math.inf, limit / case.limit))
+
+
+def run_pool(
+    given: Sequence[tuple[Case, Setting]], at_once: int, end: float, patience: float
+) -> Iterator[dict[str, Any]]:
+    """Run cases in processes of their own, so many at once; yield the row of each as it ends.
+
+    Args:
+        given: Cases, each with a folder of its own.
+        at_once: The most processes.
+        end: By the monotonic clock: no case begins or goes on after it.
+        patience: By what the limits of the cases are multiplied.
+
+    """
+    waiting = deque(given)
+    running: list[_Running] = []
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            case, setting = waiting.popleft()
+            if time.monotonic() >= end:
+                yield {"name": case.name, "status": "not run", "why": "the time was up"}
+            else:
+                running.append(_Running(case, setting, end, patience))
+        if not running:
+            continue
+        first = min(one.until for one in running) - time.monotonic()
+        wait([one.process.sentinel for one in running], max(0, first))
+        for one in [one for one in running if one.is_over()]:
+            running.remove(one)
+            yield one.row()
+
+
+class _Running:
+    """A case that runs in a process of its own."""
+
+    def __init__(self, case: Case, setting: Setting, end: float, patience: float) -> None:
+        self.case = case
+        self.log = setting.folder / LOG
+        self.result = setting.folder / RESULT
+        self.result.unlink(missing_ok=True)
+        self.begun = time.monotonic()
+        self.until = min(end, self.begun + case.limit * patience)
+        self.is_cut = self.until == end
+        """Whether the time of the whole ends before its own."""
+        self.process = multiprocessing.get_context("fork").Process(
+            target=_in_process, args=(case, setting, self.result, self.log)
+        )
+        self.process.start()
+
+    def is_over(self) -> bool:
+        """Return whether it ended, or is to."""
+        return not self.process.is_alive() or time.monotonic() >= self.until
+
+    def row(self) -> dict[str, Any]:
+        """End what is left of it and return its row."""
+        seconds = time.monotonic() - self.begun
+        took = {"name": self.case.name, "seconds": round(seconds, 1)}
+        if self.process.is_alive():
+            _end(self.process)
+            if self.is_cut:
+                return {
+                    **took,
+                    "status": "not run",
+                    "why": f"the time was up after {seconds:.0f} s",
+                }
+            why = f"not done after {seconds:.0f} s"
+            return {**took, "status": "failed", "why": why, "log": _tail(self.log)}
+        self.process.join()
+        # Whatever it started and left running (a server) ends with it.
+        _kill(self.process.pid)
+        if not self.result.is_file():
+            why = f"its process ended with {self.process.exitcode}"
+            return {**took, "status": "failed", "why": why, "log": _tail(self.log)}
+        found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+        if not self.case.is_timed:
+            found["is_timed"] = False
+        return {**took, **found} | ({"log": _tail(self.log)} if found["status"] == "failed" else {})
 
 
 def _in_process(case: Case, setting: Setting, result: Path, log: Path) -> None:
@@ -235,9 +397,7 @@ def _tail(log: Path) -> str:
 def _environment(device: str, tiny: bool) -> dict[str, Any]:
     named = platform.processor() or platform.machine()
     if device == "cuda":
-        import torch
-
-        named = torch.cuda.get_device_name(0)
+        named = _of_device("name")
     return {
         "device": named,
         "tiny": tiny,
@@ -278,10 +438,14 @@ def as_markdown(told: dict[str, Any]) -> str:
         "| case | ms a step | by TRL | ratio | peak MiB | by TRL | ratio | losses differ by at most |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        _row(found) for found in told["cases"] if found["status"] == "ok" and "lengths" not in found
-    ]
-    lines += _flex_table(told["cases"])
+    fine = [found for found in told["cases"] if found["status"] == "ok"]
+    measured = [found for found in fine if found.get("is_timed", True)]
+    lines += [_row(found) for found in measured if "lengths" not in found]
+    lines += _flex_table(measured)
+    tried = [found["name"] for found in fine if found not in measured]
+    if tried:
+        text = "Also trained, for a few steps and several at once, so that there are no figures: "
+        lines += ["", f"{text}{'; '.join(tried)}."]
     others = [found for found in told["cases"] if found["status"] != "ok"]
     if others:
         lines += ["", "What has no figures:", ""]

@@ -82,6 +82,8 @@ class Case:
     run: Run
     limit: int = 90
     """Seconds after which its process is ended."""
+    is_timed: bool = True
+    """Whether it measures; of those that do not, several run at once."""
 
 
 # --- what is made on the spot -------------------------------------------------------------------
@@ -144,16 +146,26 @@ def _answers(row: Mapping[str, str]) -> list[Result]:
     return [{"input": row["question"], "output": row["chosen"]}]
 
 
+def _stepwise(row: Mapping[str, str]) -> list[Result]:
+    steps = [row["chosen"], row["rejected"]]
+    return [{"prompt": row["question"], "completions": steps, "labels": [True, False]}]
+
+
 LAYOUTS = {
     "pairs": _pairs,
     "chats": _chats,
     "labels": _labels,
     "prompts": _prompts,
     "answers": _answers,
+    "stepwise": _stepwise,
 }
 REWARDS = """
 def length(completions, **kwargs):
     return [len(completion[0]["content"]) / 100 for completion in completions]
+
+
+def vowels(completions, **kwargs):
+    return [sum(map(completion[0]["content"].count, "aeiou")) / 100 for completion in completions]
 """
 
 
@@ -168,23 +180,34 @@ def _make_model(setting: Setting, texts: list[str]) -> None:
     demo.make(folder, texts, vocabulary=size.vocabulary, hidden=8, template=template)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=size.hidden,
-            intermediate_size=3 * size.hidden,
-            num_hidden_layers=size.layers,
-            num_attention_heads=max(2, size.hidden // 64),
-            num_key_value_heads=2,
-            head_dim=min(64, size.hidden // 2),
-            max_position_embeddings=32_768,
-            tie_word_embeddings=True,
-            **ends,
-        )
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=size.hidden,
+        intermediate_size=3 * size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=max(2, size.hidden // 64),
+        num_key_value_heads=2,
+        head_dim=min(64, size.hidden // 2),
+        max_position_embeddings=32_768,
+        tie_word_embeddings=True,
+        **ends,
     )
-    model.generation_config = GenerationConfig(**ends)
-    model.to(_dtype(setting)).save_pretrained(folder)
+    for seed, name in enumerate(("model", "teacher")):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+        model.generation_config = GenerationConfig(**ends)
+        model.to(_dtype(setting)).save_pretrained(setting.folder / name)
+    tokenizer.save_pretrained(setting.folder / "teacher")
+    _make_judge(folder, setting.folder / "judge")
+
+
+def _make_judge(model: Path, folder: Path) -> None:
+    """Write a reward model that has a model's body."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    judge = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
+    judge.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
 
 
 def _dtype(setting: Setting) -> Any:
@@ -243,6 +266,7 @@ def compared(ours: list[Result], theirs: list[Result]) -> Result:
     """Return the figures of a row; without trainings by TRL there is nothing to compare."""
     step, memory = _figures(ours)
     out: Result = {"step_ms": step, "memory_mib": memory, "losses": ours[0]["losses"]}
+    out["medians"] = [median(training["steps"]) for training in ours]
     if not theirs:
         return out
     their_step, their_memory = _figures(theirs)
@@ -253,6 +277,7 @@ def compared(ours: list[Result], theirs: list[Result]) -> Result:
         "step_ratio": step / their_step,
         "memory_ratio": memory / their_memory,
         "trl_losses": theirs[0]["losses"],
+        "trl_medians": [median(training["steps"]) for training in theirs],
         "largest_difference_of_losses": max(abs(own - other) for own, other in losses),
     }
 
@@ -324,7 +349,7 @@ def by_fmtkit(setting: Setting, config: Mapping[str, Any]) -> Callable[[], list[
         code = process.train(job.read(run))
         if code:
             raise RuntimeError(f"fmtkit's training ended with {code}")
-        return [log["loss"] for log in _logs(run)]
+        return [log["loss"] for log in logs(run) if "loss" in log]
 
     return train
 
@@ -342,9 +367,10 @@ def _written(setting: Setting, config: Mapping[str, Any]) -> Path:
     return file
 
 
-def _logs(run: Path) -> list[Result]:
+def logs(run: Path) -> list[Result]:
+    """Return the lines of a run's metrics."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [log for line in lines if "loss" in (log := json.loads(line))]
+    return [json.loads(line) for line in lines]
 
 
 def trained(method: Method, *, lora: bool) -> Run:
@@ -366,11 +392,13 @@ def trained(method: Method, *, lora: bool) -> Run:
 
     def run(setting: Setting) -> Result:
         found: dict[Run, list[Result]] = {ours: [], theirs: []}
+        # The first training of a process is slow to its end, whoever makes it.
+        first = (ours if method.by_hand is None else theirs)(setting)
         for pair in range(setting.size.pairs):
             for side in (theirs, ours) if pair % 2 else (ours, theirs):
                 if side is ours or method.by_hand is not None:
                     found[side].append(side(setting))
-        return compared(found[ours], found[theirs])
+        return compared(found[ours], found[theirs]) | {"first_median": median(first["steps"])}
 
     return run
 
@@ -390,6 +418,7 @@ def _arguments(setting: Setting, steps: int) -> Result:
         "bf16": setting.on_gpu,
         "use_cpu": not setting.on_gpu,
         "report_to": "none",
+        "model_init_kwargs": {"dtype": "bfloat16" if setting.on_gpu else "float32"},
         "disable_tqdm": True,
         "gradient_checkpointing": False,
     }
@@ -400,7 +429,6 @@ def _offline(setting: Setting) -> Result:
 
 
 def _inputs(setting: Setting, layout: str, lora: bool, task: str = "CAUSAL_LM") -> Result:
-    import torch
     import transformers
     from datasets import Dataset
     from peft import LoraConfig
@@ -408,13 +436,9 @@ def _inputs(setting: Setting, layout: str, lora: bool, task: str = "CAUSAL_LM") 
     folder = setting.folder / "model"
     lines = (setting.folder / f"{layout}.jsonl").read_text(encoding="utf-8").splitlines()
     transformers.set_seed(0)
-    if task == "SEQ_CLS":
-        auto, more = transformers.AutoModelForSequenceClassification, {"num_labels": 1}
-    else:
-        auto, more = transformers.AutoModelForCausalLM, {}
-    dtype = torch.bfloat16 if setting.on_gpu else torch.float32
     return {
-        "model": auto.from_pretrained(folder, dtype=dtype, **more),
+        # By its path, as fmtkit gives it: the trainer makes a new head on the device.
+        "model": str(folder),
         "train_dataset": Dataset.from_list([json.loads(line) for line in lines]),
         "processing_class": transformers.AutoTokenizer.from_pretrained(folder),
         "peft_config": LoraConfig(task_type=task, **LORA) if lora else None,
@@ -594,7 +618,7 @@ def launched(profile: str, needs: str | None = None) -> Run:
     """Return the run of a case that trains by one of accelerate's profiles."""
 
     def run(setting: Setting) -> Result:
-        _need(setting, needs)
+        need(setting, needs)
         config = config_of(setting, methods(setting.size)["sft"], lora=False)
         flags = ("--accelerate-config", profile, "--num-processes", "1")
         return _by_command(setting, config, *flags)
@@ -609,28 +633,32 @@ def _by_command(setting: Setting, config: Mapping[str, Any], *flags: str) -> Res
     code = subprocess.run(command, cwd=setting.folder, check=False).returncode
     if code:
         raise RuntimeError(f"fmtkit train {' '.join(flags)} ended with {code}")
-    logs = _logs(run)
-    steps = _steps(setting, [log["seconds"] for log in logs])
-    return {"step_ms": median(steps), "losses": [log["loss"] for log in logs]}
+    told = [log for log in logs(run) if "loss" in log]
+    steps = _steps(setting, [log["seconds"] for log in told])
+    return {"step_ms": median(steps), "losses": [log["loss"] for log in told]}
 
 
 def vllm_colocated(setting: Setting) -> Result:
     """Train GRPO whose answers vLLM makes in the trainer's own process."""
-    _need(setting, "vllm")
+    need(setting, "vllm")
     config = _vllm_config(setting, {"vllm_mode": "colocate"}, lora=False)
     return compared([measured(setting, by_fmtkit(setting, config))], [])
 
 
-def vllm_served(setting: Setting) -> Result:
-    """Train GRPO whose answers a server on the same GPU makes; the adapter goes to it by a file.
+def vllm_served(keys: Mapping[str, Any], *, lora: bool) -> Run:
+    """Return the run of a case that trains GRPO whose answers a server on the same GPU makes.
 
-    Whole weights would go by NCCL, which wants a GPU for each end.
+    The adapter or all weights go to it by files; NCCL wants a GPU for each end.
     """
-    _need(setting, "vllm")
-    config = _vllm_config(setting, {"vllm_mode": "server", "vllm_lora_sync": True}, lora=True)
-    command = [sys.executable, "-m", "fmtkit", "vllm-serve", str(_written(setting, config))]
-    with _running(command, setting.folder):
-        return _by_command(setting, config)
+
+    def run(setting: Setting) -> Result:
+        need(setting, "vllm")
+        config = _vllm_config(setting, {"vllm_mode": "server", **keys}, lora=lora)
+        command = [sys.executable, "-m", "fmtkit", "vllm-serve", str(_written(setting, config))]
+        with _running(command, setting.folder):
+            return _by_command(setting, config)
+
+    return run
 
 
 @contextmanager
@@ -647,7 +675,7 @@ def _running(command: list[str], folder: Path) -> Iterator[None]:
             server.wait()
 
 
-def _need(setting: Setting, package: str | None) -> None:
+def need(setting: Setting, package: str | None) -> None:
     """Raise NotRunError where a package or a GPU is missing."""
     if package is not None and find_spec(package) is None:
         raise NotRunError(f"{package} is not installed")
@@ -658,7 +686,9 @@ def _need(setting: Setting, package: str | None) -> None:
 def _vllm_config(setting: Setting, keys: Mapping[str, Any], *, lora: bool) -> Result:
     config = config_of(setting, methods(setting.size)["grpo"], lora=lora)
     config["trl"] = {**config["trl"], "use_vllm": True, **keys}
-    config["vllm"] = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * setting.size.length}
+    memory = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * setting.size.length}
+    # No graphs of CUDA: to make them takes longer than the steps that are measured.
+    config["vllm"] = {**memory, "enforce_eager": True}
     # vLLM's own processes are begun anew: they are to find what this one was given.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return config
@@ -682,5 +712,16 @@ def cases(size: Size) -> tuple[Case, ...]:
         Case("zero2", "sft by accelerate's profile zero2", launched("zero2", "deepspeed")),
         Case("zero3", "sft by accelerate's profile zero3", launched("zero3", "deepspeed")),
         Case("vllm colocate", "grpo with vLLM in the trainer", vllm_colocated, 150),
-        Case("vllm server", "grpo with LoRA, a vLLM server on the same GPU", vllm_served, 200),
+        Case(
+            "vllm server, LoRA",
+            "grpo with LoRA, whose adapter goes to a vLLM server on the same GPU",
+            vllm_served({"vllm_lora_sync": True}, lora=True),
+            200,
+        ),
+        Case(
+            "vllm server, full",
+            "grpo whose weights go by files to a vLLM server on the same GPU",
+            vllm_served({"vllm_sync": "file"}, lora=False),
+            200,
+        ),
     )

@@ -1,6 +1,7 @@
 """`make gpu`: cases in processes of their own, and a table that claims nothing but what ran."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,10 +14,14 @@ from benchmark_modules import FOLDER, load
 
 pytest.importorskip("trl")
 
+from fmtkit.core import runner
+
 gpu, gpu_cases = load("gpu"), load("gpu_cases")
 TINY, Case, Setting = gpu_cases.TINY, gpu_cases.Case, gpu_cases.Setting
 
 PROGRAM = FOLDER / "gpu.py"
+ELSEWHERE = {"fsdp2", "zero2", "zero3", "vllm colocate", "vllm server, LoRA", "vllm server, full"}
+"""What needs a GPU, or a package that is not here."""
 
 
 def run(*arguments: str, cuda: str = "") -> subprocess.CompletedProcess[str]:
@@ -30,10 +35,11 @@ def row_of(folder: Path, what, limit: float = 60) -> dict:
 
 
 def test_every_method_is_trained_in_full_and_with_lora() -> None:
-    names = [case.name for case in gpu_cases.cases(TINY)]
-    for method in ("sft", "dpo", "kto", "reward", "grpo", "ebft structured", "ebft strided"):
+    names = [case.name for case in gpu.cases(TINY)]
+    methods = {"ebft structured", "ebft strided", *runner.names()} - {"ebft"}
+    for method in methods:
         assert {f"{method}, full", f"{method}, LoRA"} <= set(names)
-    assert {"flex", "fsdp2", "zero2", "zero3", "vllm colocate", "vllm server"} <= set(names)
+    assert ELSEWHERE | {"flex", "sft, DoRA", "grpo, QLoRA", "sft, LoftQ"} <= set(names)
     assert len(set(names)) == len(names)
 
 
@@ -41,7 +47,7 @@ def test_without_cuda_it_says_what_it_would_run() -> None:
     done = run()
     assert done.returncode == 0
     assert "no CUDA device is visible: nothing was run" in done.stdout
-    assert all(case.name in done.stdout for case in gpu_cases.cases(TINY))
+    assert all(case.name in done.stdout for case in gpu.cases(TINY))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,33 @@ def test_a_case_that_never_ends_is_ended_with_what_it_started(tmp_path) -> None:
         time.sleep(0.05)
 
 
+def test_cases_side_by_side_keep_their_logs_and_end_with_the_whole(tmp_path) -> None:
+    def broken(setting):
+        print(setting.folder.name)
+        raise ValueError("no")
+
+    def endless(setting):
+        (setting.folder / "begun").touch()
+        time.sleep(600)
+
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "rows.jsonl").touch()
+    (tmp_path / "shared" / gpu.LOG).write_text("of another", encoding="utf-8")
+    some = [Case(name, "", broken, is_timed=False) for name in ("one", "two, LoRA", "three")]
+    given = [
+        (case, Setting(gpu._own(tmp_path / "shared", case.name), "cpu", TINY)) for case in some
+    ]
+    rows = {row["name"]: row for row in gpu.run_pool(given, 2, math.inf, 1)}
+    assert set(rows) == {"one", "two, LoRA", "three"}
+    assert "two_LoRA" in rows["two, LoRA"]["log"]
+    assert "one" not in rows["two, LoRA"]["log"]
+    assert (tmp_path / "one" / "rows.jsonl").is_symlink()
+    last = [(Case(name, "", endless), Setting(tmp_path, "cpu", TINY)) for name in ("a", "b")]
+    first, second = gpu.run_pool(last, 1, time.monotonic() + 3, 1)
+    assert first["status"] == second["status"] == "not run"
+    assert first["why"].startswith("the time was up after 3 s")
+
+
 def _is_running(pid: int) -> bool:
     """Return whether a process has not ended; one that ended may wait for whoever inherited it."""
     try:
@@ -123,6 +156,7 @@ def test_the_table_has_figures_of_what_ran_alone(tmp_path) -> None:
             {"name": "dpo, full", "status": "failed", "why": "not done after 90 s"},
             {"name": "vllm server", "status": "not run", "why": "vllm is not installed"},
             {"name": "flex", "status": "ok", "lengths": [masks]},
+            {"name": "orpo, full", "status": "ok", "is_timed": False},
         )
     )
     assert text.startswith("GPU of a test; ")
@@ -130,6 +164,8 @@ def test_the_table_has_figures_of_what_ran_alone(tmp_path) -> None:
     assert "- dpo, full: failed: not done after 90 s" in text
     assert "- vllm server: not run: vllm is not installed" in text
     assert "| dpo" not in text
+    assert "so that there are no figures: orpo, full." in text
+    assert "| orpo" not in text
     assert "| 1,024 | 5,088 | 3.0 | 9.0 | 100 | 1,000 | 0.5, **too much** |" in text
     assert "above 1.05: sft, full" in text
     page = tmp_path / "README.md"
@@ -141,23 +177,53 @@ def test_the_table_has_figures_of_what_ran_alone(tmp_path) -> None:
     assert written.endswith(f"{gpu.END}\nafter\n")
 
 
+def test_runs_of_several_leases_make_one_table(tmp_path) -> None:
+    def saved(name: str, **told) -> Path:
+        path = tmp_path / name
+        path.write_text(json.dumps(results() | told), encoding="utf-8")
+        return path
+
+    late = {"status": "not run", "why": "the time was up"}
+    fine = {"status": "ok", "step_ms": 20.0}
+    first = [{"name": "zero2", **fine}, {"name": "dpo, full", **late}, {"name": "flex", **late}]
+    second = [
+        {"name": "sft, full", **fine},
+        {"name": "dpo, full", **fine},
+        {"name": "zero2", **late},
+    ]
+    versions = {"torch": "2.13.0", "trl": "1.12.0"}
+    runs = [saved("1", cases=first), saved("2", cases=second, versions=versions)]
+    told = gpu.joined(runs)
+    assert [row["name"] for row in told["cases"]] == ["sft, full", "dpo, full", "flex", "zero2"]
+    assert [row["status"] for row in told["cases"]] == ["ok", "ok", "not run", "ok"]
+    assert told["versions"] == {"torch": "2.13.0", "trl": "1.12.0"}
+    assert told["seconds"] == 18
+    with pytest.raises(SystemExit, match="different devices"):
+        gpu.joined([runs[0], saved("3", device="another", cases=[])])
+
+
 def test_the_page_has_a_place_for_the_table() -> None:
     page = gpu.README.read_text(encoding="utf-8")
     assert page.count(gpu.BEGIN) == page.count(gpu.END) == 1
 
 
+ALIKE = ("orpo", "simpo", "cpo", "alphapo", "gdpo", "rloo", "online_dpo", "gkd", "bco", "ppo", "xpo", "nash_md", "DoRA", "checkpointing", "offloading", "tf32", "fp16", "compile")  # fmt: skip
+"""What the test leaves out: each is trained on a CPU by another test."""
+
+
 @pytest.mark.slow
 def test_the_whole_runs_on_a_cpu_with_the_losses_of_trl(tmp_path) -> None:
-    arguments = ["--device", "cpu", "--tiny", "--seconds", "3000"]
+    arguments = ["--device", "cpu", "--tiny", "--seconds", "3000", "--without", *ALIKE]
     done = run(*arguments, "--json", str(tmp_path / "out" / "results.json"))
     assert done.returncode == 0, done.stdout
     told = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert told["tiny"]
     rows = {found["name"]: found for found in told["cases"]}
-    assert list(rows) == [case.name for case in gpu_cases.cases(TINY)]
-    elsewhere = {"fsdp2", "zero2", "zero3", "vllm colocate", "vllm server"}
+    names = {case.name for case in gpu_cases.cases(TINY)}
+    assert names < set(rows)
     for name, found in rows.items():
-        assert found["status"] == ("not run" if name in elsewhere else "ok"), found
+        here = name in names - ELSEWHERE or name.partition(",")[0] in {"ipo", "prm", "distillation"}
+        assert found["status"] == ("ok" if here else "not run"), found
     for name in ("sft", "dpo", "kto", "reward", "grpo"):
         for how in ("full", "LoRA"):
             assert rows[f"{name}, {how}"]["largest_difference_of_losses"] < 1e-5

@@ -17,6 +17,7 @@ from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.trainer_source import find_class
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.idle import OURS
+from fmtkit.training.vllm.plan import COLOCATED
 
 
 def planned(keys: dict) -> planning.Plan:
@@ -215,6 +216,9 @@ def test_a_switch_that_a_user_sets_is_read(runner):
 OTHERWISE = {
     "scale_rewards": "ebft only asks whether it is set",
     "delta": "a field of a streamed reply",
+    **dict.fromkeys(
+        COLOCATED.values(), "the trainer's names of keys of vllm, which it reads itself"
+    ),
 }
 """Name that fmtkit's source has for something else -> for what."""
 

@@ -33,6 +33,36 @@ def planned(trl: dict, **keys) -> planning.Plan:
     return planning.plan({**WHOLE, **keys, "trl": {"reward_funcs": ["r.f"], **trl}})
 
 
+COLOCATED = {"use_vllm": True, "vllm_mode": "colocate"}
+SHARED = {"gpu_memory_utilization": 0.4, "max_model_len": 512, "tensor_parallel_size": 2}
+
+
+def test_keys_of_the_server_reach_a_vllm_inside_the_trainer() -> None:
+    plan = planned(COLOCATED, vllm=SHARED)
+    names = ("vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size")
+    assert [plan.resolution.trainer[name].value for name in names] == [0.4, 512, 2]
+    assert not any("vllm" in note for note in plan.notes)
+    served = planned(SERVED, vllm=SHARED).resolution.trainer
+    assert not set(names) & set(served)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [("grpo", {"enforce_eager": True, "port": 8100}), ("online_dpo", {"max_model_len": 512})],
+)
+def test_a_key_that_a_vllm_inside_the_trainer_cannot_take_is_named(method, keys) -> None:
+    plan = planned(COLOCATED, vllm=keys, rl=method)
+    for name in keys:
+        (note,) = [note for note in plan.notes if note.startswith(f"vllm.{name} ")]
+        assert "changes nothing: trl.vllm_mode: colocate" in note
+    assert "vllm_server_port" not in plan.resolution.trainer
+
+
+def test_two_sizes_of_a_vllm_inside_the_trainer_are_a_contradiction() -> None:
+    with pytest.raises(OptionError, match="keep one"):
+        planned({**COLOCATED, "vllm_max_model_length": 256}, vllm={"max_model_len": 512})
+
+
 @pytest.mark.parametrize(
     ("trl", "keys", "name", "words"),
     [

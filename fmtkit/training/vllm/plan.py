@@ -5,11 +5,12 @@ Imports nothing heavy: a dry run reads it.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
+from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import gpus
 from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.launch import processes_of
@@ -19,6 +20,12 @@ from fmtkit.training.vllm import ready, serve
 
 ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
 """The trainer that generates answers in its own processes, and has its own rules."""
+COLOCATED = {
+    "gpu_memory_utilization": "vllm_gpu_memory_utilization",
+    "max_model_len": "vllm_max_model_length",
+    "tensor_parallel_size": "vllm_tensor_parallel_size",
+}
+"""Key of `vllm` -> the trainer's argument, where vLLM runs inside the trainer."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,12 @@ class GenerationSettings:
         return (self.config.is_true("trl.use_vllm") or unset) and mode != "colocate"
 
     @property
+    def colocates(self) -> bool:
+        """Return whether vLLM runs inside the trainer."""
+        config = self.config
+        return config.is_true("trl.use_vllm") and config.text("trl.vllm_mode") == "colocate"
+
+    @property
     def samples(self) -> bool:
         """Return whether vLLM makes the answers in any way, or may in the rest of a fragment."""
         unset = self.config.get("trl.use_vllm") is None and self.is_fragment
@@ -65,10 +78,32 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     if used is not None and used.value is True and chosen.config != ASYNC:
         # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
+    if settings.colocates and chosen.config != ASYNC:
+        _colocate(chosen, out)
+        out.notes += _notes(settings)
+        return
     port = ready.port_of(config)
     if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
     out.notes += _notes(settings)
+
+
+def _colocate(chosen: Runner, out: Resolution) -> None:
+    """Give the trainer what the section `vllm` sets for a server; name what its vLLM cannot take.
+
+    Raises OptionError if a key of `trl` sets the same argument to another value.
+    """
+    known = arguments_of(chosen).fields
+    for argument in out.of("vllm").values():
+        name = COLOCATED.get(argument.name)
+        if name is not None and name in known:
+            out.put("trainer", replace(argument, name=name))
+        else:
+            key = argument.origin.removeprefix("key ")
+            out.notes.append(
+                f"{key} changes nothing: trl.vllm_mode: colocate makes vLLM inside the trainer, and "
+                f"{chosen.config.partition(':')[2]} has no such argument"
+            )
 
 
 Rule = Callable[[GenerationSettings], str | None]
