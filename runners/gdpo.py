@@ -13,7 +13,7 @@ _OURS = Runner(
     defaults={"multi_objective_aggregation": "normalize_then_sum"},
     trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm", "nemo_gym", "verifiers"}),
+    sections=frozenset({"rl", "vllm"}),
     own=frozenset({"max_length"}),
     features=OUR_FEATURES,
     makes_reference=True,

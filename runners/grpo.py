@@ -15,7 +15,7 @@ _SYNC = Runner(
     about="raise the rewards of the model's own answers, group by group",
     trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm", "nemo_gym", "verifiers"}),
+    sections=frozenset({"rl", "vllm"}),
     own=frozenset({"max_length"}),
     features=OUR_FEATURES,
     makes_reference=True,

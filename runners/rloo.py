@@ -12,7 +12,7 @@ _OURS = Runner(
     about="raise the rewards of the model's own answers against each other",
     trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm", "nemo_gym"}),
+    sections=frozenset({"rl", "vllm"}),
     own=frozenset({"max_length"}),
     features=frozenset({"dynamic_sampling", "max_failed_share", "vllm_sync"}),
     makes_reference=True,

@@ -165,9 +165,9 @@ def test_imports_point_down_the_layers_of_training_wherever_they_stand():
 
 
 def test_a_check_that_is_declared_anywhere_is_made_and_is_on_the_page():
-    from fmtkit.core.runner import SECTIONS
+    from fmtkit.core import section
 
-    of_sections = {name for modules in SECTIONS.values() for name in modules}
+    of_sections = {name for one in section.every() for name in one.modules}
     of_sections |= {other for name in of_sections for other in reachable(name)}
     of_plan = reachable("fmtkit.training.planning.plan") | of_sections
     of_run = {"fmtkit.training.run.checklist", *reachable("fmtkit.training.run.checklist")}
@@ -227,9 +227,6 @@ def test_nothing_but_training_imports_training():
 NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
     "ebft": {
-        "core.runner": "a section of a configuration",
-        "training.config.key": "a section of a configuration",
-        "training.config.keys_online": "a section of a configuration",
         "training.rl.ebft": "the method itself",
     },
     "grpo": {"training.rl.ebft": "an estimator of advantages, by axolotl's name"},
@@ -266,16 +263,8 @@ def test_no_module_decides_by_the_name_of_a_method():
     assert found - means_otherwise == set(), "say it in the runner"
 
 
-MAY_IMPORT_ENVIRONMENTS = {"fmtkit.training.rl.grpo.build"}
-"""Modules of the online methods that may import NeMo Gym or verifiers."""
-
-
-def test_ebft_and_the_gym_are_known_by_their_runners_alone():
-    for package, allowed in (
-        ("ebft", set()),
-        ("nemo_gym", MAY_IMPORT_ENVIRONMENTS),
-        ("verifiers", MAY_IMPORT_ENVIRONMENTS),
-    ):
+def test_ebft_and_the_environments_are_known_by_runners_and_sections_alone():
+    for package in ("ebft", "nemo_gym", "verifiers"):
         inside = f"fmtkit.training.rl.{package}"
         importers = {
             name
@@ -284,7 +273,7 @@ def test_ebft_and_the_gym_are_known_by_their_runners_alone():
             for other in source.all_imports
             if other.startswith(inside)
         }
-        assert importers == allowed
+        assert importers == set()
 
 
 def loaded(code: str) -> set[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.config import keys_online
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.dialogs.environment import EnvReward
+from fmtkit.training.rl.nemo_gym import keys
 from fmtkit.training.rl.nemo_gym import run as gym_run
 from fmtkit.training.rl.nemo_gym.settings import GymSettings, read_settings
 
@@ -200,7 +200,7 @@ def test_a_head_server_that_does_not_answer_is_told_before_anything_is_converted
 def test_every_key_and_metric_is_in_the_page():
     root = Path(__file__).parents[1]
     page = (root / "docs" / "nemo_gym.md").read_text(encoding="utf-8")
-    for key in keys_online.KEYS:
+    for key in keys.KEYS:
         if key.name.startswith("nemo_gym_"):
             assert f"| `{key.name}` |" in page, key.name
     code = "".join(

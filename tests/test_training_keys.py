@@ -8,7 +8,7 @@ from versions import as_pinned
 
 from fmtkit.formats import resources
 from fmtkit.training.config import schema
-from fmtkit.training.config.key import DESTINATIONS, words
+from fmtkit.training.config.key import destinations, words
 from fmtkit.training.config.keys import aliases, table
 from fmtkit.training.config.keys_data import DATASET_KEYS
 
@@ -26,7 +26,7 @@ def test_every_key_says_what_it_is_in_one_line_and_where_it_goes():
     for key in (*table().values(), *DATASET_KEYS):
         assert key.about
         assert "\n" not in key.about
-        assert key.to in DESTINATIONS
+        assert key.to in destinations()
         assert words(key.kind) if key.kind != "datasets" else True
 
 

@@ -27,9 +27,9 @@ import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
-from fmtkit.training.config import keys_online
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.rl.dialogs.environment import EnvReward
+from fmtkit.training.rl.verifiers import keys
 from fmtkit.training.rl.verifiers.endpoint import Endpoint, RefusedError, Wording
 from fmtkit.training.rl.verifiers.policy import OwnPolicy, ServerPolicy, generating
 from fmtkit.training.run import process
@@ -238,7 +238,7 @@ def test_a_plan_needs_neither_datasets_nor_rewards(tmp_path):
 
 def test_every_key_and_metric_is_in_the_page():
     page = (Path(__file__).parents[1] / "docs" / "verifiers.md").read_text(encoding="utf-8")
-    names = [key.name for key in keys_online.KEYS if key.name.startswith("verifiers.")]
+    names = [key.name for key in keys.KEYS]
     metrics: list[str] = []
     EnvReward(None, "verifiers")(log_metric=lambda name, _: metrics.append(name))
     assert len(names) >= 6

@@ -9,11 +9,11 @@ read it too, so it imports nothing heavy: classes and functions that train are n
 import importlib
 import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, get_args
 
-from fmtkit.core import plugins
+from fmtkit.core import plugins, section
 from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.tables import TABLES
 
@@ -26,38 +26,8 @@ Need = Literal["reference", "teacher", "rewards", "reward_model"]
 Head = Literal["causal", "score", "steps"]
 MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
 
-Hook = Literal[
-    "derive",
-    "datasets",
-    "missing",
-    "models",
-    "lacking_device",
-    "check",
-    "remarks",
-    "servers",
-    "features",
-]
 TRLS_OWN = "trl"
 """Name of the variant that trains with TRL's own trainer, on a TRL that fmtkit's was not made for."""
-
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "ebft": ("fmtkit.training.rl.ebft.plan",),
-    "rl": ("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.grpo.checks"),
-    "vllm": ("fmtkit.training.vllm.plan",),
-    "nemo_gym": ("fmtkit.training.rl.nemo_gym.plan", "fmtkit.training.rl.nemo_gym.run"),
-    "verifiers": ("fmtkit.training.rl.verifiers.plan", "fmtkit.training.rl.verifiers.run"),
-}
-"""Section of a configuration that a method may take -> the modules with its hooks.
-
-They are loaded for the methods that take the section, and may define: `derive(config, runner,
-resolution, launch)`, which checks the section's keys and sets what follows from them;
-`datasets(config)` and `missing(config)`, instead of the run's datasets, and the keys still to be set;
-`features(config)`, the set keys that only fmtkit's own trainer honours;
-`models(plan)`, the key and the name of each model that a key of the section loads; `lacking_device(plan)`,
-why the run would find no GPU that it needs;
-`check(plan)` before anything is converted; `remarks(plan)` on the converted rows; `servers(plan)`, a
-context manager around the training processes.
-"""
 
 TRL_FEATURES = frozenset({"tools", "environment_factory"})
 """Keys of `trl` that fmtkit passes to TRL's GRPOTrainer, or to a class derived from it."""
@@ -148,7 +118,7 @@ class Runner:
     """Whether the trainer makes its reference by itself and takes none."""
     head: Head = "causal"
     sections: frozenset[str] = frozenset()
-    """Sections of a configuration that it takes (`SECTIONS`)."""
+    """Sections of a configuration that it takes, beside those that say so themselves (`Section.methods`)."""
     idle: frozenset[str] = frozenset()
     """Sections whose keys change nothing."""
     ignores: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +175,7 @@ class Runner:
         """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
         for what, given, known in (
             ("table", self.tables, TABLES),
-            ("section", self.sections | self.idle, {*SECTIONS, "trl"}),
+            ("section", section.unknown(self.sections | self.idle - {"trl"}), ()),
             ("need", self.needs, get_args(Need)),
             ("feature", self.features, OUR_FEATURES),
             ("head", {self.head}, get_args(Head)),
@@ -226,13 +196,11 @@ class Runner:
         """Return the keys that are set and that only fmtkit's own trainer honours."""
         return [key for part in self.hooks("features") for key in part(settings)]
 
-    def hooks(self, name: Hook) -> Iterator[Callable[..., Any]]:
-        """Yield the functions of that name of its sections, in the order of `SECTIONS`."""
-        for section, modules in SECTIONS.items():
-            for module in modules if section in self.sections else ():
-                function = getattr(importlib.import_module(module), name, None)
-                if function is not None:
-                    yield function
+    def hooks(self, name: section.Hook) -> Iterator[Callable[..., Any]]:
+        """Yield the functions of that name of its sections."""
+        for one in section.every():
+            if one.name in self.sections:
+                yield from one.hooks(name)
 
     @property
     def builder(self) -> str:
@@ -247,7 +215,9 @@ class Runner:
 def shipped_names() -> tuple[str, ...]:
     """Return the methods of fmtkit itself, sorted; nothing is imported but their package."""
     package = importlib.import_module(GROUP)
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+    return tuple(
+        sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    )
 
 
 @cache
@@ -292,8 +262,18 @@ def find(method: str) -> Runner:
     is_added = method in plugins.installed(GROUP)
     point = plugins.named(GROUP, "method", method, shipped=is_ours) if is_added else None
     if point is not None:
-        return plugins.constant(point, "method", "RUNNER", Runner, "method")
+        return _with_sections(plugins.constant(point, "method", "RUNNER", Runner, "method"))
     if not is_ours:
         raise unknown(method)
-    runner: Runner = importlib.import_module(f"{GROUP}.{method}").RUNNER
-    return runner
+    return _of_fmtkit(method)
+
+
+@cache
+def _of_fmtkit(method: str) -> Runner:
+    return _with_sections(importlib.import_module(f"{GROUP}.{method}").RUNNER)
+
+
+def _with_sections(runner: Runner) -> Runner:
+    """Return a runner with the sections that name its method; its variants are left as they are."""
+    own = section.of_method(runner.method)
+    return replace(runner, sections=runner.sections | own) if own else runner

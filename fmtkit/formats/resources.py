@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from fmtkit.core import runner
+from fmtkit.core import runner, section
 from fmtkit.core.errors import UnknownNameError
 
 _SUFFIX = ".schema.json"
@@ -17,14 +17,18 @@ def schema_names() -> list[str]:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return a JSON Schema as it holds here: that of a configuration knows what methods are installed.
+    """Return a JSON Schema as it holds here: that of a configuration knows installed methods and sections.
 
-    Raises UnknownNameError.
+    An installed section is an object whose keys are left open. Raises UnknownNameError.
     """
     found: dict[str, Any] = json.loads(schema_text(name))
     if name == "config":
         for key in ("rl", "method"):
             found["properties"][key]["enum"] = [*runner.names(), None]
+        for one in section.every():
+            if section.is_added(one.name):
+                left_open = {"type": ["object", "null"], "description": one.about}
+                found["properties"].setdefault(one.name, left_open)
     return found
 
 

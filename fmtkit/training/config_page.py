@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fmtkit.core import runner
+from fmtkit.core import runner, section
 from fmtkit.core.runner import Runner
 from fmtkit.training.config import (
     keys,
@@ -19,7 +19,7 @@ from fmtkit.training.config import (
     keys_online,
     keys_run,
 )
-from fmtkit.training.config.key import DESTINATIONS, Key, words
+from fmtkit.training.config.key import Key, destinations, words
 from fmtkit.training.config.keys import arguments_by_name, find_key
 from fmtkit.training.config.schema import made_from
 from fmtkit.training.planning.check import NEEDS
@@ -55,21 +55,21 @@ packages may [add more](add-a-method.md).
 |---|---|---|---|---|
 """
 
-GROUPS: dict[str, tuple[Key, ...]] = {
+_TABLES: dict[str, tuple[Key, ...]] = {
     "Model, tokenizer and adapter": keys_model.KEYS,
     "Data": keys_data.KEYS,
     "An entry of `datasets`": tuple(keys.dataset_table().values()),
     "Options of `fmtkit convert`": tuple(keys.option_keys(of_dataset=False)),
     "Method and loss": keys_method.KEYS,
     "Steps, optimizer, saving, processes": keys_run.KEYS,
-    "Online methods, vLLM, EBFT, NeMo Gym": keys_online.KEYS,
+    "Online methods": keys_online.KEYS,
     "Keys of axolotl without a counterpart": keys_axolotl.KEYS,
 }
 
 
 def text(runners: Iterable[Runner] | None = None) -> str:
     """Return the page, with these methods; those of fmtkit itself unless given."""
-    places = "".join(f"| {name} | {about} |\n" for name, about in DESTINATIONS.items())
+    places = "".join(f"| {name} | {about} |\n" for name, about in destinations().items())
     methods = "".join(map(_method, runner.shipped() if runners is None else runners))
     groups = "".join(f"\n{part}" for part in _groups())
     return HEAD + places + METHODS_HEAD + methods + groups + f"\n{_named()}\n{_checks()}"
@@ -80,9 +80,15 @@ def _method(one: Runner) -> str:
     return f"| `{one.method}` | {takes} | `{one.trainer}` | {needs} | {one.about} |\n"
 
 
+def groups() -> dict[str, tuple[Key, ...]]:
+    """Return the keys by the titles of their tables: the sections last."""
+    sections = {one.name: keys.of_section(one) for one in section.every() if one.keys}
+    return _TABLES | {f"Keys of {name}": group for name, group in sections.items()}
+
+
 def _groups() -> Iterator[str]:
     head = "| key | takes | goes to | what it is |\n|---|---|---|---|\n"
-    for title, group in GROUPS.items():
+    for title, group in groups().items():
         yield f"## {title}\n\n{head}{_rows(group)}"
 
 

@@ -17,7 +17,6 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
-    PATHS,
     aliases,
     dataset_table,
     find_key,
@@ -317,7 +316,7 @@ def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> o
 def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
     """Return a setting with `~` and variables replaced in a path, and 1e3 as the whole number it is."""
     value, key = setting.value, find_key(name)
-    if name in PATHS:
+    if key is not None and key.is_path:
         with problems.collecting("value", name):
             return replace(setting, value=_path(name, value))
     if key is not None and isinstance(value, float) and value.is_integer():

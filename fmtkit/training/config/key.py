@@ -1,37 +1,19 @@
 """A key of a training configuration: its values, where they go, and the plan's notes on it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
-from typing import Literal, cast
+from typing import cast
 
 from jsonschema import Draft202012Validator
 
 from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.core import runner
+from fmtkit.core import runner, section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import Option
 
-Destination = Literal[
-    "trainer",
-    "model",
-    "peft",
-    "quantization",
-    "teacher",
-    "launch",
-    "environment",
-    "fmtkit",
-    "rl",
-    "vllm",
-    "ebft",
-    "nemo_gym",
-    "verifiers",
-    "nothing",
-    "refused",
-]
-
-DESTINATIONS: dict[Destination, str] = {
+_DESTINATIONS = {
     "trainer": "an argument of the trainer's config class (TRL or transformers)",
     "model": "an argument of `from_pretrained`",
     "peft": "an argument of peft's `LoraConfig`",
@@ -40,14 +22,14 @@ DESTINATIONS: dict[Destination, str] = {
     "launch": "how the training processes are started",
     "environment": "an environment variable of the training processes",
     "fmtkit": "fmtkit itself",
-    "rl": "fmtkit's own online methods",
-    "vllm": "`fmtkit vllm-serve`",
-    "ebft": "fmtkit's EBFT",
-    "nemo_gym": "fmtkit's NeMo Gym client",
-    "verifiers": "fmtkit's runner of `verifiers` environments",
     "nothing": "only a note in the plan: the key changes only speed or memory, or has no effect",
     "refused": "cannot be honoured",
 }
+
+
+def destinations() -> dict[str, str]:
+    """Return what a key may go to, with a line on each: the sections as well."""
+    return _DESTINATIONS | {one.name: one.about for one in section.every()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +44,7 @@ class Key:
 
     name: str
     kind: str
-    to: Destination
+    to: str
     about: str
     argument: str = ""
     aliases: tuple[str, ...] = ()
@@ -73,6 +55,8 @@ class Key:
     axolotl: str = ""
     acts_with: str = ""
     """The key without which it has no effect."""
+    is_path: bool = False
+    """Whether it may name a file or a folder: `~` and $VARIABLES in its value are expanded."""
 
     @property
     def target(self) -> str:
@@ -101,6 +85,11 @@ class Key:
         if self.to != "refused" or any(value is idle or value == idle for idle in self.idle):
             return None
         return f"{self.name}: {value!r} cannot be honoured: {self.about}"
+
+
+def inside(section: str, *keys: Key) -> tuple[Key, ...]:
+    """Return keys with a section before their names, as users write them: `trl.beta`."""
+    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
 
 
 Schema = dict[str, object]

@@ -1,7 +1,8 @@
 """The keys of a training configuration, from three declarations of them.
 
-1. The tables of `MODULES`, with axolotl's spelling of each key: the keys that fmtkit renames, derives,
-   explains or refuses. A key of a section has a dotted name (`trl.beta`).
+1. The tables of `MODULES` and of the sections (`fmtkit.core.section`), with axolotl's spelling of each
+   key: the keys that fmtkit renames, derives, explains or refuses. A key of a section has a dotted name
+   (`trl.beta`).
 2. The options of `fmtkit convert` without a row in those tables, from the declaration of their field.
 3. Every other argument of a trainer's config class, under its own name, read from the source of the
    installed TRL and transformers. Where TRL is not installed, the names are those of the shipped schema,
@@ -11,14 +12,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from json import loads
 from typing import cast
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner as runners
+from fmtkit.core import section
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.runner import Runner
+from fmtkit.core.section import Section
 from fmtkit.training.config import (
     keys_axolotl,
     keys_data,
@@ -38,33 +42,12 @@ from fmtkit.training.config.arguments import (
     has_class,
     near_spelling,
 )
-from fmtkit.training.config.key import Key
+from fmtkit.training.config.key import Key, destinations
 from fmtkit.training.config.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
 """Prefix of the names of keys of an entry of `datasets`."""
-PATHS = frozenset(
-    {
-        "accelerate_config",
-        "base_model",
-        "base_model_config",
-        "chat_template",
-        "deepspeed",
-        "lora_model_dir",
-        "nemo_gym_config_paths",
-        "nemo_gym_dir",
-        "output_dir",
-        "plugins",
-        "ref_model",
-        "resume_from_checkpoint",
-        "reward_model_path",
-        "teacher_model",
-        "tokenizer_config",
-        "verifiers.dir",
-    }
-)
-"""Keys that may name a file or a folder: `~` and $VARIABLES in their values are expanded."""
 DATASET_PATHS = frozenset({"path", "data_files", "data_dir", "chat_template"})
 """The keys of an entry of `datasets` that may name a file or a folder."""
 
@@ -72,8 +55,20 @@ DATASET_PATHS = frozenset({"path", "data_files", "data_dir", "chat_template"})
 @cache
 def table() -> dict[str, Key]:
     """Return every key outside of `datasets`, by name."""
+    return _with_options(_declared(), of_dataset=False)
+
+
+def _declared() -> list[Key]:
+    """Return the keys of the tables and of the sections.
+
+    Raises ValueError for a key that goes where nothing is.
+    """
     rows = [key for module in MODULES for key in module.KEYS]
-    return _with_options(rows, of_dataset=False)
+    rows += [key for one in section.every() for key in of_section(one)]
+    lost = [key for key in rows if key.to not in destinations()]
+    if lost:
+        raise ValueError(f"key {lost[0].name}: there is no {lost[0].to} that it could go to")
+    return rows
 
 
 @cache
@@ -85,7 +80,7 @@ def dataset_table() -> dict[str, Key]:
 def option_keys(*, of_dataset: bool) -> list[Key]:
     """Return the keys that are declared only as options of `fmtkit convert`."""
     every = dataset_table() if of_dataset else table()
-    declared = keys_data.DATASET_KEYS if of_dataset else [k for m in MODULES for k in m.KEYS]
+    declared = keys_data.DATASET_KEYS if of_dataset else _declared()
     return [key for name, key in every.items() if name not in {row.name for row in declared}]
 
 
@@ -99,6 +94,11 @@ def _with_options(rows: Sequence[Key], *, of_dataset: bool) -> dict[str, Key]:
             if name.startswith(OF_DATASET) is of_dataset and bare not in by_name:
                 by_name[bare] = Key(bare, f"option:{option}", "fmtkit", declared.help)
     return by_name
+
+
+def of_section(one: Section) -> tuple[Key, ...]:
+    """Return the keys of a section."""
+    return import_module(one.keys).KEYS if one.keys else ()
 
 
 @cache

@@ -115,6 +115,7 @@ KEYS: tuple[Key, ...] = (
         "text",
         "fmtkit",
         "template of the model: a name, tokenizer_default or a .jinja file",
+        is_path=True,
     ),
     Key("chat_template_jinja", "text", "fmtkit", "the template's text, for chat_template: jinja"),
     Key(

@@ -132,5 +132,5 @@ KEYS: tuple[Key, ...] = (
         "trainer",
         "sft: train only on the completions; set by train_on_inputs",
     ),
-    Key("reward_model_path", "text", "fmtkit", "ppo, nash_md, xpo: the reward model"),
+    Key("reward_model_path", "text", "fmtkit", "ppo, nash_md, xpo: the reward model", is_path=True),
 )

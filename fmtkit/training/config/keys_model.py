@@ -14,12 +14,14 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "folder or hub id of the model to train",
         aliases=("model_name_or_path", "model"),
+        is_path=True,
     ),
     Key(
         "base_model_config",
         "text",
         "fmtkit",
         "path of the model's config; must be the same as base_model",
+        is_path=True,
     ),
     Key(
         "base_model_ignore_patterns",
@@ -56,6 +58,7 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "folder or hub id of the tokenizer, if not the base_model",
         aliases=("tokenizer", "tokenizer_name_or_path"),
+        is_path=True,
     ),
     Key(
         "tokenizer_type",
@@ -292,6 +295,7 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "an adapter to continue training",
         aliases=("peft_model_dir",),
+        is_path=True,
     ),
     Key("lora_r", "count", "peft", "rank of the adapter", "r"),
     Key("lora_alpha", "amount", "peft", "alpha of the adapter, which is scaled by alpha / r"),
@@ -470,13 +474,20 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "load a second model as the reference instead of disabling the adapter",
     ),
-    Key("ref_model", "text", "fmtkit", "folder or hub id of a separate reference model"),
+    Key(
+        "ref_model",
+        "text",
+        "fmtkit",
+        "folder or hub id of a separate reference model",
+        is_path=True,
+    ),
     Key(
         "teacher_model",
         "text",
         "fmtkit",
         "the teacher model",
         aliases=("teacher_model_name_or_path",),
+        is_path=True,
     ),
     Key(
         "teacher_model_init_kwargs",

@@ -1,11 +1,12 @@
-"""Keys of the online methods: sampling, rewards, the vLLM server, EBFT, NeMo Gym and verifiers."""
+"""Keys of `trl`: sampling, rewards and what fmtkit adds to the online methods."""
 
-from fmtkit.training.config.key import Key
+from fmtkit.training.config.key import Key, inside
 
 _TRUTH: dict[object, object] = {True: "group", False: "none"}
 _ASYNC = "vllm server or a rollout_func"
 
-_TRL: tuple[Key, ...] = (
+KEYS: tuple[Key, ...] = inside(
+    "trl",
     Key(
         "max_prompt_length",
         "count",
@@ -174,154 +175,4 @@ _TRL: tuple[Key, ...] = (
         "rl",
         "skip micro-batches without a signal; default: true",
     ),
-)
-
-_VLLM: tuple[Key, ...] = (
-    Key("host", "text", "vllm", "address to listen on"),
-    Key("port", "count", "vllm", "port to listen on"),
-    Key(
-        "tensor_parallel_size",
-        "count",
-        "vllm",
-        "devices over which each copy of the model is split",
-    ),
-    Key("data_parallel_size", "count", "vllm", "copies of the model"),
-    Key("gpu_memory_utilization", "fraction", "vllm", "share of the GPU memory to use"),
-    Key("dtype", "text", "vllm", "dtype of the weights"),
-    Key("max_model_len", "count", "vllm", "maximum context length in tokens"),
-    Key("enable_prefix_caching", "bool", "vllm", "reuse the KV cache of equal prefixes"),
-    Key("enforce_eager", "bool", "vllm", "no CUDA graphs"),
-    Key("enable_reasoning", "bool", "refused", "vLLM has replaced it by reasoning_parser"),
-    Key("reasoning_parser", "text", "vllm", "parser of reasoning content"),
-    Key(
-        "serve_module",
-        "text",
-        "nothing",
-        "`fmtkit vllm-serve` starts vLLM's own server",
-        axolotl="picks the script that starts the server",
-    ),
-    Key(
-        "worker_extension_cls",
-        "text",
-        "refused",
-        "the server is an unmodified `vllm serve`; leave it out",
-    ),
-    Key(
-        "device",
-        "text",
-        "nothing",
-        "vLLM chooses its device",
-        axolotl="tells its server which device to use",
-    ),
-)
-
-_EBFT: tuple[Key, ...] = (
-    Key("mode", "enum:structured|strided", "ebft", "whole answers, or blocks inside documents"),
-    Key(
-        "feature_layers", "numbers", "ebft", "layers whose features are used, as depths from 0 to 1"
-    ),
-    Key(
-        "embed_method",
-        "enum:last_token|mean_pooling|completion_mean|concat",
-        "ebft",
-        "how features are pooled",
-    ),
-    Key("use_whitening", "bool", "ebft", "whiten the features of a group"),
-    Key("alignment_coef", "number", "ebft", "weight of the similarity to the reference"),
-    Key("diversity_coef", "number", "ebft", "weight of the similarity of answers to each other"),
-    Key("ce_coef", "number", "ebft", "weight of the cross entropy on the reference"),
-    Key(
-        "adaptive_max_tokens",
-        "bool",
-        "ebft",
-        "limit the length of answers by that of their references",
-    ),
-    Key("gt_length_multiplier", "number", "ebft", "factor of that limit"),
-    Key("stride", "count", "ebft", "strided: tokens between blocks"),
-    Key("context_length", "count", "ebft", "strided: first block's position"),
-    Key("generate_max_len", "count", "ebft", "strided: tokens of a block"),
-    Key("n_samples_per_prompt", "count", "ebft", "strided: samples of a block"),
-    Key("temperature", "number", "ebft", "strided: temperature of sampling"),
-    Key("top_p", "number", "ebft", "strided: top-p of sampling"),
-    Key("rl_coef", "number", "ebft", "strided: weight of the policy term"),
-    Key(
-        "advantage_estimator",
-        "enum:rloo|group_norm|grpo|reinforce",
-        "ebft",
-        "baseline of the rewards",
-    ),
-    Key(
-        "min_completion_prefix",
-        "natural",
-        "ebft",
-        "strided: tokens of the reply before the first block",
-    ),
-    Key("mask_thinking_ce", "bool", "ebft", "leave reasoning out of the cross entropy"),
-    Key("diversity_baseline", "enum:group|loo", "ebft", "baseline of the diversity term"),
-    Key("whitening_space", "enum:feature|sample", "ebft", "where features are whitened"),
-    Key(
-        "multi_turn_train",
-        "enum:all|first",
-        "ebft",
-        "which answers of a conversation are trained on",
-    ),
-)
-
-_NEMO_GYM: tuple[Key, ...] = (
-    Key("nemo_gym_enabled", "bool", "nemo_gym", "take rewards from a NeMo Gym server"),
-    Key("nemo_gym_dir", "text", "nemo_gym", "folder to which relative paths refer"),
-    Key("nemo_gym_auto_clone", "bool", "refused", "install it: pip install nemo-gym"),
-    Key("nemo_gym_auto_start", "bool", "nemo_gym", "start the servers"),
-    Key("nemo_gym_config_paths", "texts", "nemo_gym", "configuration files of the servers"),
-    Key("nemo_gym_head_port", "count", "nemo_gym", "port of the head server"),
-    Key(
-        "nemo_gym_server_timeout", "number", "nemo_gym", "maximum seconds for the servers to start"
-    ),
-    Key("nemo_gym_verify_timeout", "number", "nemo_gym", "maximum seconds for scoring one answer"),
-    Key("nemo_gym_run_timeout", "number", "nemo_gym", "maximum seconds for one rollout"),
-    Key(
-        "nemo_gym_datasets",
-        "objects",
-        "nemo_gym",
-        "datasets, each with path, server_name and max_samples",
-    ),
-    Key("nemo_gym_model_name", "text", "nemo_gym", "name of the model in requests"),
-    Key(
-        "nemo_gym_multi_turn",
-        "bool",
-        "nemo_gym",
-        "let the Gym's agent run multi-turn conversations",
-    ),
-    Key("nemo_gym_max_turns", "count", "nemo_gym", "maximum number of turns in a conversation"),
-)
-
-_VERIFIERS: tuple[Key, ...] = (
-    Key("environment", "text", "verifiers", "name of the environment, or of its taskset"),
-    Key("arguments", "object", "verifiers", "arguments with which the environment is loaded"),
-    Key("dir", "text", "verifiers", "folder of the Python environment that has verifiers"),
-    Key("max_samples", "count", "verifiers", "maximum number of rows of the environment's dataset"),
-    Key(
-        "max_turn_tokens",
-        "count",
-        "verifiers",
-        "maximum tokens of one turn; default: all that are left",
-    ),
-    Key("start_timeout", "number", "verifiers", "maximum seconds to load the environment"),
-    Key("run_timeout", "number", "verifiers", "maximum seconds for one episode"),
-)
-
-
-def _inside(section: str, keys: tuple[Key, ...]) -> tuple[Key, ...]:
-    """Return the keys with the section before their names."""
-    from dataclasses import replace
-
-    return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
-
-
-KEYS: tuple[Key, ...] = (
-    *_inside("trl", _TRL),
-    *_inside("vllm", _VLLM),
-    *_inside("ebft", _EBFT),
-    *_NEMO_GYM,
-    *_inside("verifiers", _VERIFIERS),
 )

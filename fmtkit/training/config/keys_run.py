@@ -201,12 +201,13 @@ KEYS: tuple[Key, ...] = (
         "fmtkit",
         "number of consecutive steps above loss_watchdog_threshold that stop the run; default: 3",
     ),
-    Key("output_dir", "text", "fmtkit", "the run folder; default: ./runs/NAME"),
+    Key("output_dir", "text", "fmtkit", "the run folder; default: ./runs/NAME", is_path=True),
     Key(
         "resume_from_checkpoint",
         "bool or text",
         "fmtkit",
         "a checkpoint to resume from, or true for the last",
+        is_path=True,
     ),
     Key(
         "auto_resume_from_checkpoints",
@@ -353,6 +354,7 @@ KEYS: tuple[Key, ...] = (
         "Python files with converters and transforms of your own; of axolotl's plugins, those whose "
         "features fmtkit has are accepted",
         aliases=("plugin", "plugin_file"),
+        is_path=True,
     ),
     Key("trainer_args", "object", "trainer", "further arguments of the config class, by name", "*"),
     Key(
@@ -360,6 +362,7 @@ KEYS: tuple[Key, ...] = (
         "text",
         "launch",
         "single, multi_gpu, fsdp2, zero1, zero2, zero3, or a file",
+        is_path=True,
     ),
     Key("num_processes", "count", "launch", "training processes"),
     Key(
@@ -367,6 +370,7 @@ KEYS: tuple[Key, ...] = (
         "text or object",
         "launch",
         "a DeepSpeed config file; without the file, a name with a ZeRO stage selects a profile",
+        is_path=True,
     ),
     Key("fsdp", "bool or text or texts", "launch", "shard the model (FSDP2)"),
     Key("fsdp_config", "object", "launch", "settings of FSDP; with or without the prefix fsdp_"),

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar
 
-from fmtkit.core.runner import SECTIONS, Refusal, Runner
+from fmtkit.core import section
+from fmtkit.core.runner import Refusal, Runner
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.planning.job import Source
@@ -131,10 +132,11 @@ def check_run(
 
 def of_config(runner: Runner | None = None) -> list[Check[Subject]]:
     """Return the checks of a plan that are declared, for a method's sections, or for all without one."""
-    sections = SECTIONS.keys() if runner is None else runner.sections & SECTIONS.keys()
-    for name in (name for section in SECTIONS if section in sections for name in SECTIONS[section]):
+    sections = [one for one in section.every() if runner is None or one.name in runner.sections]
+    for name in (name for one in sections for name in one.modules):
         import_module(name)
-    return _in_order(one for one in _OF_CONFIG if not one.section or one.section in sections)
+    taken = {one.name for one in sections}
+    return _in_order(one for one in _OF_CONFIG if not one.section or one.section in taken)
 
 
 def of_run(needs: Collection[Needs] = tuple(NEEDS)) -> list[Check[Run]]:

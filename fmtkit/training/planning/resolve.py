@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from fmtkit.core import section
 from fmtkit.core.errors import OptionError
-from fmtkit.core.runner import SECTIONS, Runner
+from fmtkit.core.runner import Runner
 from fmtkit.training.config.arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
@@ -16,7 +17,6 @@ from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Launch, Res
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
-_SECTIONS = frozenset({*SECTIONS, "environment", "launch"})
 
 
 def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
@@ -117,7 +117,7 @@ def _place(out: Resolution, key: Key, argument: Argument, fields: Fields) -> Non
             taken.check(argument.name, argument.origin)
             taken.check_value(argument.name, argument.value, argument.origin)
         out.put("peft", argument)
-    elif key.to in {"quantization", "teacher", *_SECTIONS}:
+    elif key.to in {"quantization", "teacher", "environment", "launch", *section.names()}:
         out.put(key.to, argument)
 
 
@@ -157,10 +157,10 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
             f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
             f"{', '.join(dead)} change nothing"
         )
-    for section in SECTIONS:
-        if section not in runner.sections and out.sections.get(section):
+    for name in section.names():
+        if name not in runner.sections and out.sections.get(name):
             keys = ", ".join(
-                sorted(a.origin.removeprefix("key ") for a in out.sections[section].values())
+                sorted(a.origin.removeprefix("key ") for a in out.sections[name].values())
             )
             out.notes.append(f"{runner.method} does not use {keys}")
     if out.peft and config.get("adapter") is None:

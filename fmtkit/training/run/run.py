@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from fmtkit.core import atomic, hub_access, notebook_html, user_modules
+from fmtkit.core import atomic, hub_access, notebook_html, section, user_modules
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
 from fmtkit.core.parent_death import environment_of_child
-from fmtkit.core.runner import SECTIONS, TRLS_OWN, find
+from fmtkit.core.runner import TRLS_OWN, find
 from fmtkit.training.building import interrupts
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
@@ -45,7 +45,7 @@ from fmtkit.training.vllm import ready as vllm_ready
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
 
 
-_GROUPS = ("trainer", "model", "peft", "quantization", "teacher", *SECTIONS)
+_GROUPS = ("trainer", "model", "peft", "quantization", "teacher")
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,10 @@ def job_of(
 ) -> Job:
     """Return the job of a plan whose datasets are converted."""
     resolution, config = plan.resolution, plan.config
-    values = {group: {a.name: a.value for a in resolution.of(group).values()} for group in _GROUPS}
+    values = {
+        group: {a.name: a.value for a in resolution.of(group).values()}
+        for group in (*_GROUPS, *section.names())
+    }
     adapter = config.get("adapter")
     model = plan.model or ""
     fmtkit_keys = {name: s.value for name, s in config.settings.items() if _is_ours(name)}
@@ -327,7 +330,7 @@ def job_of(
         train=train,
         evaluation=evaluation,
         settings=fmtkit_keys,
-        sections={s: values[s] for s in SECTIONS if values[s]},
+        sections={s: values[s] for s in section.names() if values[s]},
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,

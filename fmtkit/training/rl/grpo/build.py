@@ -15,14 +15,12 @@ from fmtkit.training.rl.grpo import tool_templates
 from fmtkit.training.rl.grpo.keep_samples import keeper
 from fmtkit.training.rl.grpo.samples import FILE, SampleTable
 from fmtkit.training.rl.grpo.settings import read_settings
-from fmtkit.training.rl.nemo_gym.session import open_gym
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
 from fmtkit.training.rl.rollouts.file_sync import connect, connecting
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
-from fmtkit.training.rl.verifiers.rollout import open_environment
 
 
 def build_grpo(job: Job, parts: Parts) -> Any:
@@ -34,7 +32,7 @@ def build_online(job: Job, parts: Parts) -> Any:
     """Make a trainer that takes `reward_funcs` as TRL's do, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
     inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    rewards = _rewards(job, parts, open_gym(job, parts.tokenizer))
+    rewards = _rewards(job, parts, _environment(job, parts))
     make = partial(trainer_class, **inputs, reward_funcs=rewards.functions)
     return watched(job, _guarded(job, make))
 
@@ -61,7 +59,7 @@ def build_rloo(job: Job, parts: Parts) -> Any:
     trainer_class = load_class(parts.runner.trainer)
     section = job.sections.get("rl", {})
     inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    gym = open_gym(job, parts.tokenizer)
+    gym = _environment(job, parts)
     rewards = _rewards(job, parts, gym)
     make = partial(
         trainer_class,
@@ -77,7 +75,7 @@ def build_rloo(job: Job, parts: Parts) -> Any:
 def build_online_dpo(job: Job, parts: Parts) -> Any:
     """Make an online DPO trainer with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    gym = open_gym(job, parts.tokenizer)
+    gym = _environment(job, parts)
     rewards = _rewards(job, parts, gym)
     inputs = trainer_inputs(job, parts, trainer_class)
     if rewards.judge is not None:
@@ -121,7 +119,7 @@ def _resumed(job: Job) -> int:
 def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
     section = job.sections.get("rl", {})
-    gym = open_gym(job, parts.tokenizer) or open_environment(job, parts.tokenizer)
+    gym = _environment(job, parts)
     out = {
         **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
         **_objects(job, parts),
@@ -138,6 +136,12 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
         out["rollout_func"] = gym.rollout
         out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
     return out
+
+
+def _environment(job: Job, parts: Parts) -> ExternalEnvironment | None:
+    """Return what a section of the method has in place of rewards; None where the run has no such thing."""
+    opened = (make(job, parts.tokenizer) for make in parts.runner.hooks("environment"))
+    return next((one for one in opened if one is not None), None)
 
 
 def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.planning import job
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
 from fmtkit.training.rl.nemo_gym import launching, session
 from fmtkit.training.rl.nemo_gym.plan import policy_name, settings_of
 from fmtkit.training.rl.rollouts.server import address, asks_server
@@ -30,6 +32,11 @@ def check(plan: Plan) -> None:
         launching.command(settings, policy(plan))
     else:
         session.find(settings)
+
+
+def environment(work: job.Job, tokenizer: Any) -> ExternalEnvironment | None:
+    """Return the rewards, and the conversations, of a job's Gym; None without one."""
+    return session.open_gym(work, tokenizer)
 
 
 @contextmanager

@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building import interrupts
 from fmtkit.training.config.imports import places_of
+from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
 from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
 from fmtkit.training.rl.verifiers.plan import settings_of
 from fmtkit.training.rl.verifiers.settings import ADDRESS, LOG, ROWS, VerifiersSettings
@@ -43,6 +46,13 @@ def check(plan: Plan) -> None:
         raise _ended(settings, code, plan.run / LOG)
     if not (plan.run / ROWS).stat().st_size:
         raise OptionError(f"verifiers.environment: {settings.environment} has no rows to train on")
+
+
+def environment(work: Job, tokenizer: Any) -> ExternalEnvironment | None:
+    """Return the rewards and the episodes of a job's environment; None without one."""
+    from fmtkit.training.rl.verifiers.rollout import open_environment
+
+    return open_environment(work, tokenizer)
 
 
 @contextmanager

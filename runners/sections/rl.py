@@ -1,0 +1,9 @@
+"""`trl`: the keys of the online methods that fmtkit's own trainers act on."""
+
+from fmtkit.core.section import Section
+
+SECTION = Section(
+    name="rl",
+    about="fmtkit's own online methods",
+    modules=("fmtkit.training.rl.grpo.plan", "fmtkit.training.rl.grpo.checks"),
+)

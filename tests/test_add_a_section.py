@@ -1,0 +1,222 @@
+"""A package adds a section: its keys, what follows from them, its checks, and an environment for the trainer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import warm
+
+pytest.importorskip("trl")
+
+ROOT = Path(__file__).parents[1]
+SECTION = """
+from fmtkit.core.section import Section
+
+SECTION = Section(
+    name="arena",
+    about="the arena of acme",
+    modules=("acme_arena.plan", "acme_arena.run"),
+    keys="acme_arena.keys",
+    methods=frozenset({"grpo"}),
+)
+"""
+KEYS = """
+from fmtkit.training.config.key import Key, inside
+
+KEYS = inside(
+    "arena",
+    Key("url", "text", "arena", "where the arena is"),
+    Key("players", "count", "arena", "how many play"),
+    Key("map", "text", "arena", "the map", is_path=True),
+)
+"""
+PLAN = """
+from fmtkit.training.planning.check import Subject, check_config
+
+
+def derive(config, runner, out, launching):
+    if config.get("arena.url"):
+        out.notes.append(f"the arena at {config.get('arena.url')} judges {runner.method}")
+
+
+@check_config("arena_players", "config", "an arena that nobody plays in", section="arena")
+def _players(subject: Subject) -> str | None:
+    if subject.config.get("arena.players") == 1:
+        return "arena.players: 1: nobody plays alone; write 2 or more"
+    return None
+"""
+RUN = """
+from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
+
+
+def environment(job, tokenizer):
+    arena = job.sections.get("arena")
+    return ExternalEnvironment(Wins(arena["url"]), None, "") if arena else None
+
+
+class Wins:
+    def __init__(self, url):
+        self.url = url
+        self.__name__ = "wins"
+
+    def __call__(self, completions, **columns):
+        return [float(len(self.url))] * len(completions)
+"""
+CONFIG = {
+    "base_model": "./model",
+    "rl": "grpo",
+    "datasets": [{"path": "prompts.jsonl"}],
+    "trl": {"num_generations": 2, "reward_funcs": ["fmtkit.rewards.accuracy"]},
+    "output_dir": "run",
+    "micro_batch_size": 2,
+    "max_steps": 1,
+    "use_cpu": True,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the package in `site`, prompts and a configuration."""
+    package = tmp_path / "site" / "acme_arena"
+    package.mkdir(parents=True)
+    modules = {"__init__": "", "section": SECTION, "keys": KEYS, "plan": PLAN, "run": RUN}
+    for name, text in modules.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    metadata = tmp_path / "site" / "acme_arena-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-arena\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[fmtkit.sections]\narena = acme_arena.section\n")
+    row = {"prompt": [{"role": "user", "content": "Tea?"}], "answer": "yes"}
+    (tmp_path / "prompts.jsonl").write_text(f"{json.dumps(row)}\n" * 4, encoding="utf-8")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    return tmp_path
+
+
+def fmtkit(
+    folder: Path, *arguments: str, code: int = 0, **keys
+) -> subprocess.CompletedProcess[str]:
+    (folder / "run.yaml").write_text(json.dumps(CONFIG | keys), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+    done = warm.fmtkit(*arguments, cwd=folder, env=environment)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+PLANNED = ("train", "run.yaml", "--dry-run", "--json")
+
+
+def test_its_keys_are_planned_and_what_follows_from_them_is_said(folder: Path) -> None:
+    done = fmtkit(folder, *PLANNED, arena={"url": "http://a", "players": 2})
+    plan = json.loads(done.stdout)
+    assert plan["arguments"]["arena"]["url"]["value"] == "http://a"
+    assert "the arena at http://a judges grpo" in plan["notes"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"arena": {"urll": "http://a"}}, "did you mean 'arena.url'?"),
+        ({"arena": {"players": "two"}}, "arena.players"),
+        ({"arena": {"players": 1}}, "nobody plays alone"),
+    ],
+)
+def test_its_keys_are_checked_with_the_others(folder: Path, keys: dict, words: str) -> None:
+    assert words in fmtkit(folder, *PLANNED[:3], code=2, **keys).stderr
+
+
+def test_a_method_that_does_not_take_it_says_so(folder: Path) -> None:
+    keys = {"rl": "rloo", "arena": {"url": "http://a"}}
+    assert "rloo does not use arena.url" in fmtkit(folder, *PLANNED, **keys).stdout
+
+
+def test_the_schema_and_the_page_of_keys_know_it(folder: Path) -> None:
+    schema = json.loads(fmtkit(folder, "schema", "config").stdout)
+    assert schema["properties"]["arena"]["type"] == ["object", "null"]
+    python(folder, "-m", "fmtkit.training.config_page", "config.md")
+    page = (folder / "config.md").read_text(encoding="utf-8")
+    assert "| arena | the arena of acme |" in page
+    assert "| `arena.url` | a string | arena | where the arena is |" in page
+    shipped = json.loads((ROOT / "schemas" / "config.schema.json").read_text(encoding="utf-8"))
+    assert "arena" not in shipped["properties"]
+
+
+def python(folder: Path, *arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder / "site"), str(ROOT)))}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+OPENED = """
+from types import SimpleNamespace
+
+from fmtkit.core import runner
+from fmtkit.training.rl.grpo import build
+
+parts = SimpleNamespace(runner=runner.find("grpo"), tokenizer=None)
+job = SimpleNamespace(sections={"arena": {"url": "http://a"}}, model="m", run="r", trainer={})
+print(type(build._environment(job, parts).reward).__name__)
+print(build._environment(SimpleNamespace(**vars(job) | {"sections": {}}), parts))
+print(sorted(runner.find("grpo").variant("async").sections))
+"""
+
+
+def test_the_trainer_takes_the_environment_that_it_opens(folder: Path) -> None:
+    assert python(folder, "-c", OPENED).splitlines() == ["Wins", "None", "['rl', 'vllm']"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SECTON = 1\n", "has no SECTION in acme_arena.section"),
+        (SECTION.replace('"arena"', '"arenas"'), "names its SECTION 'arenas'"),
+        (SECTION.replace("methods=", "version=2, methods="), "version 2 of sections"),
+        ("import acme_missing\n", "acme_missing"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_one_line(folder: Path, text: str, words: str) -> None:
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    lines = fmtkit(folder, *PLANNED[:3], code=2).stderr.splitlines()
+    assert words in lines[0]
+    assert "acme-arena 1.0" in lines[0]
+
+
+@pytest.mark.parametrize("package", ["nemo_gym", "verifiers"])
+def test_grpo_and_dpo_are_planned_where_a_shipped_section_is_gone(
+    folder: Path, package: str
+) -> None:
+    """Each environment is known by its section alone: a copy without both plans as before."""
+    import shutil
+
+    copy = folder / "copy"
+    for name in ("fmtkit", "runners", "schemas", "templates"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(copy / "fmtkit" / "training" / "rl" / package)
+    (copy / "runners" / "sections" / f"{package}.py").unlink()
+    for name in ("runners", "schemas", "templates"):
+        (copy / name).rename(copy / "fmtkit" / name)
+    dpo = {name: value for name, value in CONFIG.items() if name not in ("trl", "datasets")}
+    for config, more in ((CONFIG, ()), (dpo | {"rl": "dpo"}, ("--partial",))):
+        (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        environment = os.environ | {"PYTHONPATH": str(copy)}
+        command = [sys.executable, "-P", "-m", "fmtkit", *PLANNED[:3], *more]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    code = f"import fmtkit.training.rl.{package}"
+    there = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert there.returncode != 0
