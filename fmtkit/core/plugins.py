@@ -1,7 +1,8 @@
 """Plugins: entry points of installed packages, found by their metadata, loaded when they are named.
 
 The groups are `fmtkit.converters`, `fmtkit.runners` (training methods), `fmtkit.sections` (groups of keys)
-and `fmtkit.outputs` (formats of written files). Whatever a package's code does, it is one error that names the package.
+and `fmtkit.outputs` (formats of written files). Whatever a package's code does, it is one error that names
+the package.
 """
 
 import traceback
