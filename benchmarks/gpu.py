@@ -30,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 # Before torch: asking the driver instead of CUDA leaves the processes that are forked off free to use it.
@@ -87,6 +88,9 @@ def main() -> int:
     if not chosen:
         print(f"no case has {' or '.join(options.only)} in its name", file=sys.stderr)
         return 2
+    if options.device == "cuda" and not options.list and _has_cuda() and not which("nvidia-smi"):
+        print("nvidia-smi is not there: the name of the device is asked of it", file=sys.stderr)
+        return 2
     if options.list or (options.device == "cuda" and not _has_cuda()):
         print_cases(chosen)
         if not options.list:
@@ -115,6 +119,8 @@ def _show(told: dict[str, Any], is_written: bool) -> int:
     text = as_markdown(told)
     print(text)
     if is_written:
+        if told["tiny"]:
+            raise SystemExit("--write is for runs on a GPU: these figures mean nothing")
         write(text)
     return int(any(found["status"] == "failed" for found in told["cases"]))
 
@@ -125,7 +131,14 @@ def joined(files: Sequence[Path]) -> dict[str, Any]:
     Of each case the last row with figures counts, else the last one that says why there are none. Versions may
     differ in what one run alone had installed.
     """
-    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    try:
+        runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"--from: not the results of a run: {error}") from error
+    order = [case.name for case in cases(WHOLE)]
+    strange = [row["name"] for run in runs for row in run["cases"] if row["name"] not in order]
+    if strange:
+        raise SystemExit(f"--from: there is no case {strange[0]!r} any more; run it again")
     if len({(run["device"], run["tiny"]) for run in runs}) > 1:
         raise SystemExit("these are runs on different devices, or of models of different sizes")
     rows: dict[str, dict[str, Any]] = {}
@@ -133,7 +146,6 @@ def joined(files: Sequence[Path]) -> dict[str, Any]:
         before = rows.get(row["name"])
         if before is None or row["status"] == "ok" or before["status"] != "ok":
             rows[row["name"]] = row
-    order = [case.name for case in cases(WHOLE)]
     found = sorted(rows.values(), key=lambda row: order.index(row["name"]))
     versions: dict[str, list[str]] = {}
     for name, number in (pair for run in runs for pair in run["versions"].items()):

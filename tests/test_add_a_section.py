@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +13,9 @@ import warm
 pytest.importorskip("trl")
 
 ROOT = Path(__file__).parents[1]
-SECTION = """
-from fmtkit.core.section import Section
-
-SECTION = Section(
-    name="arena",
-    about="the arena of acme",
-    modules=("acme_arena.plan", "acme_arena.run"),
-    keys="acme_arena.keys",
-    methods=frozenset({"grpo"}),
-)
-"""
+PAGE = (ROOT / "docs" / "add-a-method.md").read_text(encoding="utf-8")
+(SECTION,) = re.findall(r"^```python\n(\"\"\"acme_arena.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+"""The section of the page."""
 KEYS = """
 from fmtkit.training.config.key import Key, inside
 
@@ -186,6 +179,81 @@ def test_a_package_that_cannot_be_used_is_one_line(folder: Path, text: str, word
     lines = fmtkit(folder, *PLANNED[:3], code=2).stderr.splitlines()
     assert words in lines[0]
     assert "acme-arena 1.0" in lines[0]
+
+
+KEY = "from fmtkit.training.config.key import Key\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "words"),
+    [
+        ("keys", "x = 1\n", "has no attribute 'KEYS'"),
+        ("keys", "import acme_missing\n", "acme_missing"),
+        ("keys", "KEYS = ('arena.url',)\n", "is no fmtkit.training.config.key.Key"),
+        ("keys", f"{KEY}KEYS = (Key('base_model', 'text', 'arena', 'x'),)\n", "a key already"),
+        ("keys", f"{KEY}KEYS = (Key('arena.x', 'text', 'areno', 'x'),)\n", "there is no 'areno'"),
+        ("keys", f"{KEY}KEYS = (Key('arena.x', 'texxt', 'arena', 'x'),)\n", "no kind 'texxt'"),
+        ("plan", "import acme_missing\n", "acme_missing"),
+        ("plan", "def derive(*given):\n    raise KeyError('z')\n", "KeyError: 'z'"),
+        ("plan", "def models(plan):\n    yield 1 / 0\n", "ZeroDivisionError"),
+        ("plan", PLAN.replace('return "arena', 'return 1 / 0  # "'), "ZeroDivisionError"),
+    ],
+)
+def test_what_its_code_raises_is_one_line_with_the_package(folder, module, text, words) -> None:
+    (folder / "site" / "acme_arena" / f"{module}.py").write_text(text, encoding="utf-8")
+    done = fmtkit(
+        folder, *PLANNED[:3], code=2, arena={"players": 1} if "check_config" in text else {}
+    )
+    (line,) = [line for line in done.stderr.splitlines() if words in line]
+    assert "section arena: the package acme-arena 1.0 cannot be used: " in line
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["trainer", "trl", "datasets", "ebft"])
+def test_a_section_with_the_name_of_something_else_is_refused(folder: Path, name: str) -> None:
+    text = SECTION.replace('"arena"', f'"{name}"')
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    points = folder / "site" / "acme_arena-1.0.dist-info" / "entry_points.txt"
+    points.write_text(f"[fmtkit.sections]\n{name} = acme_arena.section\n")
+    line, *_ = fmtkit(folder, *PLANNED[:3], code=2).stderr.splitlines()
+    assert f"section {name}: " in line
+    assert "acme-arena 1.0" in line
+
+
+MANAGED = """
+from contextlib import contextmanager
+
+from fmtkit.core import section
+
+
+def entered(plan):
+    raise LookupError("no arena")
+    yield
+
+
+(own,) = [one for one in section.every() if one.name == "arena"]
+import acme_arena.plan as plan
+
+plan.servers = contextmanager(entered)
+try:
+    with next(own.hooks("servers"))(None):
+        pass
+except Exception as error:
+    print(type(error).__name__, error)
+plan.servers = contextmanager(lambda plan: (yield))
+try:
+    with next(own.hooks("servers"))(None):
+        raise LookupError("in the body")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_servers_are_guarded_until_they_are_there(folder: Path) -> None:
+    first, second = python(folder, "-c", MANAGED).splitlines()
+    assert first.startswith("DependencyError section arena: the package acme-arena 1.0")
+    assert "LookupError: no arena" in first
+    assert second.startswith("LookupError")
 
 
 @pytest.mark.parametrize("package", ["nemo_gym", "verifiers"])

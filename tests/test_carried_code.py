@@ -127,6 +127,53 @@ def test_a_package_that_only_the_driver_has_is_used_by_workers(site, tmp_path, m
     assert done.stdout.count("q1") == 1
 
 
+METHOD = """
+from fmtkit.core.runner import Runner
+from fmtkit.core.section import Section
+
+SECTION = Section(name="acme_arena", about="the arena", modules=())
+RUNNER = Runner(
+    method="acme_gmpo",
+    tables=("Preference",),
+    trainer="trl:DPOTrainer",
+    config="trl:DPOConfig",
+    about="a method with a section",
+    sections=frozenset({"acme_arena"}),
+)
+"""
+
+
+FOUND = """
+import pickle, sys
+from fmtkit.core import runner
+
+assert runner.find("sft").sections == frozenset()
+pickle.loads(open(sys.argv[1], "rb").read()).unpack()
+print(sorted(runner.find("acme_gmpo").sections))
+"""
+
+
+def test_a_method_travels_with_the_section_that_it_takes(site, tmp_path):
+    install(site, "acme_sections.arena")
+    (site / "acme_sections" / "method.py").write_text(METHOD)
+    points = site / "acme_arena-1.0.dist-info" / "entry_points.txt"
+    points.write_text(
+        f"{points.read_text()}[fmtkit.runners]\nacme_gmpo = acme_sections.method\n"
+        "[fmtkit.sections]\nacme_arena = acme_sections.method\n"
+    )
+    forget()
+    (tmp_path / "code").write_bytes(pickle.dumps(carried_code.carried(())))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FOUND, str(tmp_path / "code")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        cwd="/",
+    )
+    assert done.stdout == "['acme_arena']\n", done.stderr
+
+
 def test_a_plugin_file_travels_with_the_neighbours_that_it_imports(tmp_path):
     folder = tmp_path / "mine"
     (folder / "helpers").mkdir(parents=True)

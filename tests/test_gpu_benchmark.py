@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,7 +130,7 @@ def test_cases_side_by_side_keep_their_logs_and_end_with_the_whole(tmp_path) -> 
     last = [(Case(name, "", endless), Setting(tmp_path, "cpu", TINY)) for name in ("a", "b")]
     first, second = gpu.run_pool(last, 1, time.monotonic() + 3, 1)
     assert first["status"] == second["status"] == "not run"
-    assert first["why"].startswith("the time was up after 3 s")
+    assert re.fullmatch(r"the time was up after \d+ s", first["why"])
 
 
 def _is_running(pid: int) -> bool:
@@ -198,6 +199,16 @@ def test_runs_of_several_leases_make_one_table(tmp_path) -> None:
     assert [row["status"] for row in told["cases"]] == ["ok", "ok", "not run", "ok"]
     assert told["versions"] == {"torch": "2.13.0", "trl": "1.12.0"}
     assert told["seconds"] == 18
+    (tmp_path / "4").write_text("{", encoding="utf-8")
+    for files, words in (
+        ([tmp_path / "none"], "not the results of a run"),
+        ([tmp_path / "4"], "not the results of a run"),
+        ([saved("5", cases=[{"name": "of old", **late}])], "no case 'of old' any more"),
+    ):
+        with pytest.raises(SystemExit, match=words):
+            gpu.joined(files)
+    with pytest.raises(SystemExit, match="these figures mean nothing"):
+        gpu._show(results() | {"tiny": True}, True)
     with pytest.raises(SystemExit, match="different devices"):
         gpu.joined([runs[0], saved("3", device="another", cases=[])])
 

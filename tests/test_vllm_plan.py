@@ -38,7 +38,7 @@ SHARED = {"gpu_memory_utilization": 0.4, "max_model_len": 512, "tensor_parallel_
 
 
 def test_keys_of_the_server_reach_a_vllm_inside_the_trainer() -> None:
-    plan = planned(COLOCATED, vllm=SHARED)
+    plan = planned(COLOCATED, vllm=SHARED, num_processes=2)
     names = ("vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size")
     assert [plan.resolution.trainer[name].value for name in names] == [0.4, 512, 2]
     assert not any("vllm" in note for note in plan.notes)
@@ -56,6 +56,18 @@ def test_a_key_that_a_vllm_inside_the_trainer_cannot_take_is_named(method, keys)
         (note,) = [note for note in plan.notes if note.startswith(f"vllm.{name} ")]
         assert "changes nothing: trl.vllm_mode: colocate" in note
     assert "vllm_server_port" not in plan.resolution.trainer
+
+
+@pytest.mark.parametrize("key", ["vllm.tensor_parallel_size", "trl.vllm_tensor_parallel_size"])
+def test_a_model_over_more_processes_than_there_are_is_refused(key) -> None:
+    trl, keys = dict(COLOCATED), {}
+    if key.startswith("vllm"):
+        keys["vllm"] = {"tensor_parallel_size": 2}
+    else:
+        trl["vllm_tensor_parallel_size"] = 2
+    with pytest.raises(OptionError, match=rf"{key}: 2: .* there are 1; .*\[colocate\]"):
+        planned(trl, **keys)
+    assert planned(trl, **keys, num_processes=4).method == "grpo"
 
 
 def test_two_sizes_of_a_vllm_inside_the_trainer_are_a_contradiction() -> None:

@@ -20,7 +20,13 @@ from fmtkit.core.errors import DependencyError
 
 MOST_BYTES = 64 << 20
 """Size of the largest package that is sent; larger ones must be installed on each machine."""
-GROUPS = ("fmtkit.converters", "fmtkit.targets", "fmtkit.outputs", "fmtkit.runners")
+GROUPS = (
+    "fmtkit.converters",
+    "fmtkit.targets",
+    "fmtkit.outputs",
+    "fmtkit.runners",
+    "fmtkit.sections",
+)
 Files = Mapping[str, bytes]
 """Path within a folder of modules -> content."""
 

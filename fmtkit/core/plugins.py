@@ -6,12 +6,13 @@ the package.
 """
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
-from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 
 T = TypeVar("T")
 
@@ -82,13 +83,32 @@ def load(point: EntryPoint, what: str) -> Any:
     try:
         return point.load()
     except (Exception, SystemExit) as error:
-        message = " ".join(str(error).split())
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        raise DependencyError(
-            f"{what} {point.name}: the package {_package(point)} cannot be used: "
-            f"{type(error).__name__}{': ' if message else ''}{message}{where}"
-        ) from error
+        raise _raised(point, what, error) from error
+
+
+@contextmanager
+def blaming(point: EntryPoint, what: str) -> Iterator[None]:
+    """Turn what a package's code raises into a DependencyError with the place in it; fmtkit's errors pass."""
+    try:
+        yield
+    except FmtkitError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _raised(point, what, error) from error
+
+
+def _raised(point: EntryPoint, what: str, error: BaseException) -> DependencyError:
+    message = " ".join(str(error).split())
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return unusable(point, what, f"{type(error).__name__}{': ' if message else ''}{message}{where}")
+
+
+def unusable(point: EntryPoint, what: str, why: str) -> DependencyError:
+    """Return the error for a package that cannot be used."""
+    return DependencyError(
+        f"{what} {point.name}: the package {_package(point)} cannot be used: {why}"
+    )
 
 
 def _package(point: EntryPoint) -> str:

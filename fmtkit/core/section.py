@@ -8,11 +8,16 @@ nothing heavy: the modules with its keys and its functions are named, and loaded
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from functools import cache, wraps
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Any, Literal, TypeVar, cast
 
 from fmtkit.core import plugins
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "fmtkit.sections"
 """Group of entry points by which an installed package adds sections."""
@@ -77,10 +82,64 @@ class Section:
 
     def hooks(self, name: Hook) -> Iterator[Callable[..., Any]]:
         """Yield the functions of that name, in the order of its modules."""
-        for module in self.modules:
-            function = getattr(importlib.import_module(module), name, None)
+        for module in self.loaded():
+            function = getattr(module, name, None)
             if function is not None:
-                yield function
+                yield guarded(self.name, function)
+
+    def loaded(self) -> list[ModuleType]:
+        """Load its modules; raise DependencyError for those of a package that cannot be used."""
+        with _blaming(self.name):
+            return [importlib.import_module(module) for module in self.modules]
+
+    def load_keys(self) -> tuple[Any, ...]:
+        """Load its keys; raise DependencyError for those of a package that cannot be used."""
+        if not self.keys:
+            return ()
+        with _blaming(self.name):
+            return tuple(importlib.import_module(self.keys).KEYS)
+
+
+def guarded(name: str, function: F) -> F:
+    """Return a function of a section whose errors name the section's package; fmtkit's own is left as it is.
+
+    What the function yields is taken at once. A context manager is guarded until it is entered: what is
+    raised in its body is not the package's.
+    """
+    point = _point(name)
+    if point is None:
+        return function
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        with _blaming(name):
+            found = function(*given, **named)
+            if isinstance(found, AbstractContextManager):
+                return _entered(name, found)
+            return tuple(found) if isinstance(found, Iterator) else found
+
+    return cast("F", call)
+
+
+@contextmanager
+def _entered(name: str, manager: AbstractContextManager[Any]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        with _blaming(name):
+            found = stack.enter_context(manager)
+        yield found
+
+
+def _blaming(name: str) -> AbstractContextManager[None]:
+    point = _point(name)
+    return nullcontext() if point is None else plugins.blaming(point, "section")
+
+
+def wrong(name: str, why: str) -> Exception:
+    """Return the error for a declaration that cannot be used: of a package, or of fmtkit itself."""
+    point = _point(name)
+    if point is None:
+        return ValueError(f"section {name}: {why}")
+    return plugins.unusable(point, "section", why)
 
 
 def unknown(given: Iterable[str]) -> set[str]:
@@ -89,7 +148,6 @@ def unknown(given: Iterable[str]) -> set[str]:
     return others.difference(names()) if others else others
 
 
-@cache
 def names() -> tuple[str, ...]:
     """Return the names of all sections, fmtkit's own first, each part sorted; nothing of them is loaded."""
     own = _own_names()
@@ -107,19 +165,26 @@ def is_added(name: str) -> bool:
     return name not in _own_names()
 
 
-@cache
 def every() -> tuple[Section, ...]:
     """Return all sections: those that runners name, then those that say themselves which methods take them.
 
     Raises OptionError where two packages have one of a name, DependencyError where a package cannot be used.
     """
+    return _all(names())
+
+
+@cache
+def _all(of: tuple[str, ...]) -> tuple[Section, ...]:
     # What acts on a method from outside acts last.
-    return tuple(sorted(map(_find, names()), key=lambda one: bool(one.methods)))
+    return tuple(sorted(map(_find, of), key=lambda one: bool(one.methods)))
+
+
+def _point(name: str) -> EntryPoint | None:
+    return plugins.named(GROUP, "section", name, shipped=not is_added(name))
 
 
 def _find(name: str) -> Section:
-    is_own = name in _own_names()
-    point = plugins.named(GROUP, "section", name, shipped=is_own)
+    point = _point(name)
     if point is not None:
         return plugins.constant(point, "section", "SECTION", Section, "name")
     section: Section = importlib.import_module(f"{SHIPPED}.{name}").SECTION

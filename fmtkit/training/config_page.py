@@ -82,7 +82,7 @@ def _method(one: Runner) -> str:
 
 def groups() -> dict[str, tuple[Key, ...]]:
     """Return the keys by the titles of their tables: the sections last."""
-    sections = {one.name: keys.of_section(one) for one in section.every() if one.keys}
+    sections = {one.name: one.load_keys() for one in section.every() if one.keys}
     return _TABLES | {f"Keys of {name}": group for name, group in sections.items()}
 
 

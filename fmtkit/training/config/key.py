@@ -28,8 +28,14 @@ _DESTINATIONS = {
 
 
 def destinations() -> dict[str, str]:
-    """Return what a key may go to, with a line on each: the sections as well."""
-    return _DESTINATIONS | {one.name: one.about for one in section.every()}
+    """Return what a key may go to, with a line on each: the sections as well.
+
+    Raises DependencyError for a package whose section has the name of something else.
+    """
+    sections = {one.name: one.about for one in section.every()}
+    for name in _DESTINATIONS.keys() & sections.keys():
+        raise section.wrong(name, f"{name} is where other keys go")
+    return _DESTINATIONS | sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,13 @@ def words(kind: str) -> str:
         return "one of " + ", ".join(runner.names())
     option = option_of(kind)
     return WORDS[kind] if option is None else option.words
+
+
+def is_kind(kind: str) -> bool:
+    """Return whether a key may have values of this kind."""
+    if kind.startswith("option:"):
+        return kind.removeprefix("option:") in ConvertOptions.declared()
+    return kind == "method" or kind.startswith("enum:") or kind in KINDS
 
 
 def option_of(kind: str) -> Option | None:

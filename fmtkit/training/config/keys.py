@@ -9,10 +9,9 @@
    and their values are not checked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from json import loads
 from typing import cast
@@ -22,7 +21,6 @@ from fmtkit.core import runner as runners
 from fmtkit.core import section
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.runner import Runner
-from fmtkit.core.section import Section
 from fmtkit.training.config import (
     keys_axolotl,
     keys_data,
@@ -42,7 +40,7 @@ from fmtkit.training.config.arguments import (
     has_class,
     near_spelling,
 )
-from fmtkit.training.config.key import Key, destinations
+from fmtkit.training.config.key import Key, destinations, is_kind
 from fmtkit.training.config.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
@@ -61,14 +59,31 @@ def table() -> dict[str, Key]:
 def _declared() -> list[Key]:
     """Return the keys of the tables and of the sections.
 
-    Raises ValueError for a key that goes where nothing is.
+    Raises DependencyError for a package whose section or keys cannot be used.
     """
     rows = [key for module in MODULES for key in module.KEYS]
-    rows += [key for one in section.every() for key in of_section(one)]
-    lost = [key for key in rows if key.to not in destinations()]
-    if lost:
-        raise ValueError(f"key {lost[0].name}: there is no {lost[0].to} that it could go to")
+    taken = {key.name for key in rows}
+    for one in section.every():
+        if section.is_added(one.name) and one.name in taken | {SECTION}:
+            raise section.wrong(one.name, f"{one.name} is a key already")
+        for key in one.load_keys():
+            why = _fault(key, taken)
+            if why:
+                raise section.wrong(one.name, why)
+            taken.add(key.name)
+            rows.append(key)
     return rows
+
+
+def _fault(key: object, taken: Container[str]) -> str:
+    """Return what is wrong with a key that a section declares; empty where nothing is."""
+    if not isinstance(key, Key):
+        return f"{key!r:.80} is no {Key.__module__}.{Key.__name__}"
+    if key.name in taken:
+        return f"{key.name} is a key already"
+    if key.to not in destinations():
+        return f"key {key.name}: there is no {key.to!r} that it could go to"
+    return "" if is_kind(key.kind) else f"key {key.name}: there is no kind {key.kind!r} of values"
 
 
 @cache
@@ -94,11 +109,6 @@ def _with_options(rows: Sequence[Key], *, of_dataset: bool) -> dict[str, Key]:
             if name.startswith(OF_DATASET) is of_dataset and bare not in by_name:
                 by_name[bare] = Key(bare, f"option:{option}", "fmtkit", declared.help)
     return by_name
-
-
-def of_section(one: Section) -> tuple[Key, ...]:
-    """Return the keys of a section."""
-    return import_module(one.keys).KEYS if one.keys else ()
 
 
 @cache

@@ -1,8 +1,7 @@
 """Checks of a run: what a check is, how checks are run, and those of a method or of a section."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core import section
@@ -133,10 +132,14 @@ def check_run(
 def of_config(runner: Runner | None = None) -> list[Check[Subject]]:
     """Return the checks of a plan that are declared, for a method's sections, or for all without one."""
     sections = [one for one in section.every() if runner is None or one.name in runner.sections]
-    for name in (name for one in sections for name in one.modules):
-        import_module(name)
+    for one in sections:
+        one.loaded()
     taken = {one.name for one in sections}
-    return _in_order(one for one in _OF_CONFIG if not one.section or one.section in taken)
+    found = (check for check in _OF_CONFIG if not check.section or check.section in taken)
+    return _in_order(
+        replace(check, find=section.guarded(check.section, check.find)) if check.section else check
+        for check in found
+    )
 
 
 def of_run(needs: Collection[Needs] = tuple(NEEDS)) -> list[Check[Run]]:

@@ -60,7 +60,7 @@ class Job:
     settings: Mapping[str, object] = field(default_factory=dict)
     """The keys that fmtkit itself uses, by their names in the configuration."""
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """The keys of fmtkit's own online methods: rl, vllm, ebft, nemo_gym."""
+    """The keys of each section (`fmtkit.core.section`)."""
     places: tuple[str, ...] = ()
     """The folders in which the user's own modules are searched."""
     resume: str | None = None

@@ -225,6 +225,23 @@ def _copies(config: Config) -> int:
     return copies if isinstance(copies, int) and copies > 1 else 0
 
 
+@_rule(
+    "colocate", "a vLLM inside the trainer over devices that do not divide those of the training"
+)
+def _devices(settings: GenerationSettings) -> str | None:
+    if not settings.colocates or settings.processes is None:
+        return None
+    for key in ("vllm.tensor_parallel_size", "trl.vllm_tensor_parallel_size"):
+        size = settings.config.get(key)
+        if isinstance(size, int) and settings.processes % size:
+            return (
+                f"{key}: {size}: trl.vllm_mode: colocate spreads each model over so many of the training "
+                f"processes, of which there are {settings.processes}; set num_processes to a multiple of "
+                f"{size}, or leave it out"
+            )
+    return None
+
+
 @_rule("transfer", "all weights for a vLLM server from a training without a GPU")
 def _transfer(settings: GenerationSettings) -> str | None:
     # A mode that does not exist is a problem of its own.
