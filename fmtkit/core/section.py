@@ -180,11 +180,12 @@ def _all(of: tuple[str, ...]) -> tuple[Section, ...]:
 
 
 def _point(name: str) -> EntryPoint | None:
-    return plugins.named(GROUP, "section", name, shipped=not is_added(name))
+    """Return the entry point of an added section; None for fmtkit's own."""
+    return plugins.named(GROUP, "section", name, shipped=False) if is_added(name) else None
 
 
 def _find(name: str) -> Section:
-    point = _point(name)
+    point = plugins.named(GROUP, "section", name, shipped=not is_added(name))
     if point is not None:
         return plugins.constant(point, "section", "SECTION", Section, "name")
     section: Section = importlib.import_module(f"{SHIPPED}.{name}").SECTION
