@@ -185,7 +185,7 @@ $(VERIFIERS_VENV)/dev:
 	touch $@
 
 test-verifiers: $(VENV)/dev $(VERIFIERS_VENV)/dev
-	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/test_verifiers.py tests/test_verifiers_server.py -m slow -n 0 -rfEs $(call RECORDED,VERIFIERS=$(VERIFIERS))
+	FMTKIT_VERIFIERS=$(CURDIR)/$(VERIFIERS_VENV) $(BIN)/python -m pytest tests/runners/verifiers -m slow -n 0 -rfEs $(call RECORDED,VERIFIERS=$(VERIFIERS))
 
 # Not with all of constraints.txt: vLLM wants an older transformers, and an older numpy. torch comes first, since
 # its build for CPUs fits; PyPI's torchvision and torchaudio do not fit that, and nothing here uses them.

@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).parent
@@ -40,6 +40,16 @@ def kernel() -> Extension:
     )
 
 
+def packages() -> list[str]:
+    """Return every package, those of the top level's other folders by their names in an installation."""
+    beside = [name for place in ("runners", "schemas", "templates") for name in _below(place)]
+    return [*_below("fmtkit"), *(f"fmtkit.{name}" for name in beside)]
+
+
+def _below(place: str) -> list[str]:
+    return find_packages(str(ROOT), include=[place, f"{place}.*"])
+
+
 class Wheel(bdist_wheel):
     """A wheel for every machine where the kernel, which is optional, could not be built."""
 
@@ -63,9 +73,10 @@ if reason := native.unsupported():
             f"{native.VARIABLE}={native.REQUIRED}, but there can be no native kernel: {reason}"
         )
     sys.stderr.write(f"warning: fmtkit is built without its native kernel: {reason}\n")
-    setup()
+    setup(packages=packages())
 else:
     setup(
+        packages=packages(),
         ext_modules=[kernel()],
         cmdclass={"bdist_wheel": Wheel},
         # Objects of an earlier build are of no use: the macros above are not among what makes them old.

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ebft_toys import tiny_model, word_tokenizer
 
-from fmtkit.training.rl.ebft.block_layout import BlockLayout
-from fmtkit.training.rl.ebft.ebft_settings import read_settings
-from fmtkit.training.rl.ebft.energy_reward import Weights, energy
-from fmtkit.training.rl.ebft.feature_network import copied_network
+from fmtkit.runners.ebft.block_layout import BlockLayout
+from fmtkit.runners.ebft.energy_reward import Weights, energy
+from fmtkit.runners.ebft.feature_network import copied_network
+from fmtkit.runners.ebft.settings import read_settings
 
 VOCABULARY = 96
 
@@ -54,7 +54,7 @@ def strided_step(length: int, samples: int, attention: str = "sdpa", device: str
     """Return a function that makes one training step of one document."""
     from transformers import TrainingArguments
 
-    from fmtkit.training.rl.ebft.strided import StridedTrainer
+    from fmtkit.runners.ebft.strided import StridedTrainer
 
     model = tiny_model(VOCABULARY, hidden=64).to(device)
     network = copied_network(model, device=device)
@@ -89,7 +89,7 @@ def structured_steps() -> float:
     from datasets import Dataset
     from trl import GRPOConfig
 
-    from fmtkit.training.rl.ebft.structured import EBFTTrainer
+    from fmtkit.runners.ebft.structured import EBFTTrainer
 
     rows = [{"prompt": f"w{i} w{i + 1}", "ground_truth": f"w{i + 2} w{i + 3}"} for i in range(1, 9)]
     model = tiny_model(VOCABULARY, hidden=64)

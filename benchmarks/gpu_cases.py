@@ -531,7 +531,7 @@ def flex(setting: Setting) -> Result:
 def _flex_at(setting: Setting, length: int) -> Result:
     import torch
 
-    from fmtkit.training.rl.ebft.block_layout import BlockLayout
+    from fmtkit.runners.ebft.block_layout import BlockLayout
 
     torch.manual_seed(0)
     stride, steps, samples = 8, 8, 4
@@ -557,8 +557,8 @@ def _attended(setting: Setting, layout: Any, attention: str) -> Result:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from fmtkit.training.rl.ebft.block_loss import token_log_probs
-    from fmtkit.training.rl.ebft.block_mask import additive, dense_mask, flex_mask
+    from fmtkit.runners.ebft.block_loss import token_log_probs
+    from fmtkit.runners.ebft.block_mask import additive, dense_mask, flex_mask
 
     model = AutoModelForCausalLM.from_pretrained(
         setting.folder / "model", dtype=_dtype(setting), attn_implementation=attention

@@ -36,7 +36,7 @@ try:
     cli.main()
 except SystemExit as stop:
     assert not stop.code, stop.code
-print(sorted(name for name in sys.modules if name.startswith(("acme", "fmtkit.runners.")) and ".sections" not in name))
+print(sorted(name for name in sys.modules if name.startswith(("acme", "fmtkit.runners.")) and not (name.startswith("fmtkit.") and (name.endswith(".section") or hasattr(sys.modules[name], "__path__")))))
 """
 
 

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tiny_training as tiny
 import warm
 
 pytest.importorskip("trl")
@@ -256,35 +258,63 @@ def test_servers_are_guarded_until_they_are_there(folder: Path) -> None:
     assert second.startswith("LookupError")
 
 
-@pytest.mark.parametrize("package", ["nemo_gym", "verifiers"])
-def test_grpo_and_dpo_are_planned_where_a_shipped_section_is_gone(
-    folder: Path, package: str
-) -> None:
-    """Each environment is known by its section alone: a copy without both plans as before."""
-    import shutil
-
+def copied_without(folder: Path, *gone: str) -> Path:
+    """Return a copy of fmtkit, laid out as it is installed, without these folders of `runners/`."""
     copy = folder / "copy"
-    for name in ("fmtkit", "runners", "schemas", "templates"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(copy / "fmtkit" / "training" / "rl" / package)
-    (copy / "runners" / "sections" / f"{package}.py").unlink()
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "fmtkit", copy / "fmtkit", ignore=skipped)
     for name in ("runners", "schemas", "templates"):
-        (copy / name).rename(copy / "fmtkit" / name)
-    dpo = {name: value for name, value in CONFIG.items() if name not in ("trl", "datasets")}
-    for config, more in ((CONFIG, ()), (dpo | {"rl": "dpo"}, ("--partial",))):
-        (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
-        environment = os.environ | {"PYTHONPATH": str(copy)}
-        command = [sys.executable, "-P", "-m", "fmtkit", *PLANNED[:3], *more]
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    code = f"import fmtkit.training.rl.{package}"
-    there = subprocess.run(
-        [sys.executable, "-P", "-c", code],
+        shutil.copytree(ROOT / name, copy / "fmtkit" / name, ignore=skipped)
+    for name in gone:
+        shutil.rmtree(copy / "fmtkit" / "runners" / name)
+    return copy
+
+
+def run_in(copy: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", *command],
         cwd=folder,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": str(copy)},
         capture_output=True,
+        text=True,
         check=False,
     )
-    assert there.returncode != 0
+
+
+DPO = {name: value for name, value in CONFIG.items() if name not in ("trl", "rl")} | {"rl": "dpo"}
+
+
+@pytest.mark.parametrize("gone", ["ebft", "nemo_gym", "verifiers"])
+def test_grpo_and_dpo_are_planned_where_a_folder_of_runners_is_gone(
+    folder: Path, gone: str
+) -> None:
+    """Each is known by its folder alone: a copy without it plans as before."""
+    copy = copied_without(folder, gone)
+    for config, more in ((CONFIG, ()), (DPO, ("--partial",))):
+        (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        done = run_in(copy, folder, "-m", "fmtkit", *PLANNED[:3], *more)
+        assert done.returncode == 0, done.stderr
+    assert run_in(copy, folder, "-c", f"import fmtkit.runners.{gone}").returncode != 0
+
+
+@pytest.mark.slow
+def test_dpo_and_grpo_train_where_all_these_folders_are_gone(folder: Path) -> None:
+    model = tiny.make_model(folder / "tiny")
+    copy = copied_without(folder, "ebft", "nemo_gym", "verifiers")
+    pairs = [
+        {"prompt": "red", "chosen": "red is warm", "rejected": "no"},
+        {"prompt": "blue", "chosen": "blue is cold", "rejected": "no"},
+    ]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
+    dpo = DPO | {
+        "base_model": model,
+        "datasets": [{"path": "pairs.jsonl"}],
+        "output_dir": "dpo",
+        "bf16": False,
+    }
+    grpo = CONFIG | {"base_model": model, "output_dir": "grpo", "bf16": False}
+    for config in (dpo, grpo):
+        (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        done = run_in(copy, folder, "-m", "fmtkit", "train", "run.yaml")
+        assert done.returncode == 0, done.stderr
+        assert (folder / str(config["output_dir"]) / "model").is_dir()

@@ -100,7 +100,7 @@ def test_two_tallies_add_up():
 @needs_goldens
 def test_a_shown_row_has_the_windows_that_the_collator_places(tmp_path, tokenizer):
     pytest.importorskip("torch")
-    from fmtkit.training.rl.ebft.strided_batch import StridedCollator
+    from fmtkit.runners.ebft.strided_batch import StridedCollator
 
     rows = chats(6)
     survey = survey_of(tmp_path / "chats.jsonl", rows, tokenizer, show_mask=6)

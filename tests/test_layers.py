@@ -12,12 +12,15 @@ import pytest
 from fixture_cases import cases
 
 ROOT = Path(__file__).parents[1] / "fmtkit"
+RUNNERS = ROOT.parent / "runners"
+"""fmtkit.runners, in a clone."""
 HEAVY = ("torch", "transformers", "datasets", "pandas", "trl", "peft", "accelerate", "matplotlib")
 
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return f"fmtkit.{name}" if parts[0] == "runners" else name
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,28 @@ class Source:
         found = (n.value for n in nodes if isinstance(n, ast.Constant))
         called = (n.func for n in nodes if isinstance(n, ast.Call))
         return cls(
-            frozenset(imported(tree.body)),
-            frozenset(imported(nodes)),
+            frozenset(imported(tree.body, path)),
+            frozenset(imported(nodes, path)),
             frozenset(value for value in found if isinstance(value, str)),
             frozenset(name.id for name in called if isinstance(name, ast.Name)),
         )
 
 
-def imported(nodes: list) -> Iterator[str]:
+def imported(nodes: list, path: Path) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            module = node.module or ""
+            if node.level:
+                package = module_name(path.parents[node.level - 1] / "__init__.py")
+                module = f"{package}.{module}".rstrip(".")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-SOURCES = {module_name(path): Source.of(path) for path in sorted(ROOT.rglob("*.py"))}
+FILES = sorted((*ROOT.rglob("*.py"), *RUNNERS.rglob("*.py")))
+SOURCES = {module_name(path): Source.of(path) for path in FILES}
 MODULES = {name: source.imports for name, source in SOURCES.items()}
 EDGES = {
     name: {other for other in found if other in MODULES and other != name}
@@ -105,6 +113,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
+    ("runners",),
     ("commands",),
 ]
 """Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
@@ -123,6 +132,7 @@ def package(name: str) -> str | None:
 
 def test_every_package_has_a_layer():
     found = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    found.add(RUNNERS.name)
     assert found == {name for layer in PACKAGES for name in layer}
 
 
@@ -205,8 +215,8 @@ def test_the_extension_module_is_loaded_in_one_place():
     assert naming == {"fmtkit.reading.native"}
 
 
-def test_nothing_but_training_imports_training():
-    outside = {n for n in MODULES if not n.startswith("fmtkit.training")}
+def test_nothing_but_training_and_runners_imports_training():
+    outside = {n for n in MODULES if not n.startswith("fmtkit.training") and not is_runner(n)}
     options = "fmtkit.training.train_options"  # the keywords of fmtkit.train, which load nothing
     core = {
         f"fmtkit.core.{name}"
@@ -226,11 +236,6 @@ def test_nothing_but_training_imports_training():
 
 NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
-    "ebft": {
-        "training.rl.ebft": "the method itself",
-    },
-    "grpo": {"training.rl.ebft": "an estimator of advantages, by axolotl's name"},
-    "rloo": {"training.rl.ebft": "an estimator of advantages"},
     "reward": {
         "converting.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
@@ -239,8 +244,6 @@ NAMED_OTHERWISE = {
         "training.rl.grpo.keep_samples": "a metric",
         "training.rl.grpo.samples": "a column",
         "training.rl.grpo.samples_page": "a column",
-        "training.rl.nemo_gym.verify": "a key of a server's answer",
-        "training.rl.verifiers": "a key of a server's answer",
     },
 }
 """Words that are methods too -> the modules that mean something else by them, and what."""
@@ -253,6 +256,7 @@ def test_no_module_decides_by_the_name_of_a_method():
         (module.removeprefix("fmtkit."), name)
         for module, source in SOURCES.items()
         for name in source.texts & set(runner.shipped_names())
+        if not is_runner(module)
     }
     means_otherwise = {
         (module, name)
@@ -263,17 +267,22 @@ def test_no_module_decides_by_the_name_of_a_method():
     assert found - means_otherwise == set(), "say it in the runner"
 
 
-def test_ebft_and_the_environments_are_known_by_runners_and_sections_alone():
-    for package in ("ebft", "nemo_gym", "verifiers"):
-        inside = f"fmtkit.training.rl.{package}"
-        importers = {
-            name
-            for name, source in SOURCES.items()
-            if not name.startswith(inside)
-            for other in source.all_imports
-            if other.startswith(inside)
-        }
-        assert importers == set()
+def test_fmtkit_imports_no_runner_and_names_no_key_of_their_sections():
+    from fmtkit.core import section
+
+    own = {name: source for name, source in SOURCES.items() if not is_runner(name)}
+    importers = {name for name, source in own.items() if any(map(is_runner, source.all_imports))}
+    assert importers == set()
+    ours = [one for one in section.every() if one.modules[0].startswith("fmtkit.runners.")]
+    keys = {key.name for one in ours for key in one.load_keys()}
+    keys |= {one.switch for one in ours} - {""}
+    assert len(keys) > 30
+    naming = {(name, key) for name, source in own.items() for key in source.texts & keys}
+    assert naming == set()
+
+
+def is_runner(name: str) -> bool:
+    return name.startswith("fmtkit.runners")
 
 
 def loaded(code: str) -> set[str]:

@@ -34,7 +34,7 @@ CLASSES = (
     "fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
     "fmtkit.training.rl.grpo.rloo:FmtkitRLOOTrainer",
     "fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
-    "fmtkit.training.rl.ebft.structured:EBFTTrainer",
+    "fmtkit.runners.ebft.structured:EBFTTrainer",
 )
 
 

@@ -28,8 +28,16 @@ def packages_of_the_tree() -> list[str]:
     return sorted(found)
 
 
-def test_every_package_of_the_tree_is_listed():
-    assert sorted(SETUPTOOLS["packages"]) == packages_of_the_tree()
+def test_every_package_of_the_tree_is_packaged(monkeypatch):
+    from distutils.core import run_setup
+
+    import setuptools  # noqa: F401 - it brings the module below
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    packages = run_setup("setup.py", stop_after="init").packages
+    assert sorted(packages) == packages_of_the_tree()
+    assert "fmtkit.runners.ebft" in packages
 
 
 def test_every_folder_with_modules_is_a_package():

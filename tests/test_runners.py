@@ -55,7 +55,7 @@ def model_with_bos(tmp_path_factory):
 def quiet(monkeypatch):
     """Draw no curves: a third of the CPU of three steps; test_training_run_page draws them."""
     process._quiet()
-    monkeypatch.setattr(process.curves, "draw", lambda _: None)
+    monkeypatch.setattr(process.curves, "draw", lambda *_: None)
 
 
 def trained(work: Job) -> list[dict]:

@@ -37,7 +37,7 @@ def test_no_alias_is_a_key_and_no_alias_stands_twice():
 
 
 def test_every_key_of_the_documents_sections_is_known():
-    from fmtkit.training.rl.ebft import ebft_settings
+    from fmtkit.runners.ebft import settings as ebft_settings
 
     known = {name.removeprefix("ebft.") for name in table() if name.startswith("ebft.")}
     assert known == {f.name for f in ebft_settings.fields(ebft_settings.EbftSettings)}

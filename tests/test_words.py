@@ -30,7 +30,7 @@ def texts() -> Iterator[tuple[str, str]]:
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         if page.name != "CHANGELOG.md":
             yield str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
-    for file in [*ROOT.glob("fmtkit/**/*.py"), *ROOT.glob("runners/*.py")]:
+    for file in [*ROOT.glob("fmtkit/**/*.py"), *ROOT.glob("runners/**/*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value

@@ -22,7 +22,6 @@ FOLDERS = (
     (re.compile(r"fmtkit/reading/kernel/"), ("test_kernel_lines", "test_native")),
     (re.compile(r"fmtkit/converters/"), ("test_converters", "test_docs")),
     (re.compile(r"fmtkit/targets/"), ("test_targets", "test_outputs", "test_docs")),
-    (re.compile(r"fmtkit/training/rl/verifiers/"), ("test_verifiers", "test_verifiers_server")),
     (re.compile(r"fmtkit/(commands/|__main__)"), ("test_cli", "test_help", "test_docs")),
     (re.compile(r"runners/"), ("test_runners", "test_training_planning")),
     (re.compile(r"(fmtkit|runners)/.*\.py$"), ("test_layers",)),
@@ -44,16 +43,19 @@ def changed(base: str) -> list[str]:
 
 def touched(paths: Iterable[str]) -> list[str]:
     """Return the test files for changed paths: those named like one, then those that import or read it."""
-    tests = {file: _named(file) for file in sorted((ROOT / "tests").glob("test_*.py"))}
+    tests = {file: _named(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))}
     changes = set(paths)
     known = set().union(*tests.values()) | {file.stem for file in tests}
     readers = {reader for path in changes for reader in _read_by_tests(path, known)}
     modules = {module for path in readers if (module := _module(path))}
     own = {name for path in changes if (module := _module(path)) for name in _names(module)}
+    folders = {"/".join(one.split("/")[:2]) for one in changes if re.match(r"runners/\w+/", one)}
     near, far = [], []
     for file, named in tests.items():
-        path = f"tests/{file.name}"
-        if path in changes or file.stem in own:
+        path = str(file.relative_to(ROOT))
+        # A folder of `runners/` has its tests in tests/runners, under the same name.
+        is_own = any(path.startswith(f"tests/{folder}/") for folder in folders)
+        if path in changes or file.stem in own or is_own:
             near.append(path)
         elif named & modules or any(file.stem in _by_folder(one) for one in readers | changes):
             far.append(path)
@@ -94,9 +96,17 @@ def _imported(file: Path) -> set[str]:
     """Return what a module imports, found by text: to parse all of the tree would take seconds."""
     text = file.read_text(encoding="utf-8")
     found = {*NAMED.findall(text)}
-    for module, names in IMPORT.findall(text):
+    for written, names in IMPORT.findall(text):
+        module = _absolute(file, written) if written.startswith(".") else written
         found |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))}
     return found
+
+
+def _absolute(file: Path, module: str) -> str:
+    """Return the name of a module that a file of `runners/NAME` imports as `.other` or `..folder.other`."""
+    name = module.lstrip(".")
+    package = file.parents[len(module) - len(name) - 1].relative_to(ROOT)
+    return ".".join(("fmtkit", *package.parts, *([name] if name else [])))
 
 
 def _git(*words: str) -> str:

@@ -35,7 +35,7 @@ IMPORTED = (
     ),
     *(
         "fmtkit.training.rl.grpo.plan",
-        "fmtkit.training.rl.nemo_gym.plan",
+        "fmtkit.runners.nemo_gym.plan",
         "fmtkit.reports.survey_outputs",
     ),
     *(
@@ -112,11 +112,12 @@ def _read_classes() -> None:
 
     No method is looked for by its name: that would find the packages of this process for good.
     """
-    from fmtkit.core import runner
+    from fmtkit.core import runner, section
     from fmtkit.training.config import arguments
 
     for name in runner.shipped_names():
-        one = import_module(f"{runner.GROUP}.{name}").RUNNER
+        place = f"{name}.runner" if name in section.folders("runner") else name
+        one = import_module(f"{runner.GROUP}.{place}").RUNNER
         if arguments.has_class(one.config):
             arguments.fields_of(one.config, one.trainer)
 

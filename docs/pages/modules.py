@@ -21,8 +21,8 @@ def text() -> str:
 
 
 def _packages() -> list[Path]:
-    inner = sorted(path.parent for path in (ROOT / "fmtkit").rglob("__init__.py"))
-    return [*inner, ROOT / "runners"]
+    rooms = (ROOT / "fmtkit", ROOT / "runners")
+    return [mark.parent for room in rooms for mark in sorted(room.rglob("__init__.py"))]
 
 
 def _room(path: Path) -> str:

@@ -1,8 +1,8 @@
 """Runners: each declares, as data, everything in which its training method differs from others.
 
-A runner is one module with one constant, RUNNER: a file `runners/METHOD.py` of fmtkit, or a module of
-an installed package that its entry point in the group `fmtkit.runners` names. Converting and planning
-read it too, so it imports nothing heavy: classes and functions that train are named
+A runner is one module with one constant, RUNNER: `runners/METHOD.py` or `runners/METHOD/runner.py` of
+fmtkit, or a module of an installed package that its entry point in the group `fmtkit.runners` names.
+Converting and planning read it too, so it imports nothing heavy: classes and functions that train are named
 ("trl:DPOTrainer") and loaded only in the training process.
 """
 
@@ -150,6 +150,8 @@ class Runner:
     prepares_rows: bool = False
     """Whether its trainer tokenizes each row by itself, by TRL's `_prepare_dataset`, and draws rows by
     transformers' samplers: rows that no step draws need not be tokenized."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of its own that show whether anything is learned."""
     health: HealthLimits | None = None
     """Limits of its metrics, where its trainer logs those of an online method."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
@@ -196,6 +198,10 @@ class Runner:
         """Return the keys that are set and that only fmtkit's own trainer honours."""
         return [key for part in self.hooks("features") for key in part(settings)]
 
+    def provided(self, settings: Settings) -> frozenset[section.Provided]:
+        """Return what an environment has in place of the run's own datasets, rewards and answers."""
+        return frozenset(one for part in self.hooks("provides") for one in part(settings))
+
     def hooks(self, name: section.Hook) -> Iterator[Callable[..., Any]]:
         """Yield the functions of that name of its sections."""
         for one in section.every():
@@ -214,10 +220,9 @@ class Runner:
 @cache
 def shipped_names() -> tuple[str, ...]:
     """Return the methods of fmtkit itself, sorted; nothing is imported but their package."""
-    package = importlib.import_module(GROUP)
-    return tuple(
-        sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    )
+    modules = pkgutil.iter_modules(importlib.import_module(GROUP).__path__)
+    files = [module.name for module in modules if not module.ispkg]
+    return tuple(sorted((*files, *section.folders("runner"))))
 
 
 @cache
@@ -270,7 +275,8 @@ def find(method: str) -> Runner:
 
 @cache
 def _of_fmtkit(method: str) -> Runner:
-    return _with_sections(importlib.import_module(f"{GROUP}.{method}").RUNNER)
+    place = f"{method}.runner" if method in section.folders("runner") else method
+    return _with_sections(importlib.import_module(f"{GROUP}.{place}").RUNNER)
 
 
 def _with_sections(runner: Runner) -> Runner:

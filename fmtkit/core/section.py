@@ -1,6 +1,6 @@
 """Sections: groups of a configuration's keys, and the code that acts on them.
 
-A section is one constant, SECTION: of a module `runners/sections/NAME.py` of fmtkit, or of what an entry
+A section is one constant, SECTION: of a module `runners/NAME/section.py` of fmtkit, or of what an entry
 point in the group `fmtkit.sections` of an installed package names. Planning reads it too, so it imports
 nothing heavy: the modules with its keys and its functions are named, and loaded when they are needed.
 """
@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Literal, TypeVar, cast
 
@@ -21,8 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 GROUP = "fmtkit.sections"
 """Group of entry points by which an installed package adds sections."""
-SHIPPED = "fmtkit.runners.sections"
-"""fmtkit's own package of them."""
+SHIPPED = "fmtkit.runners"
+"""fmtkit's own package of sections, and of methods."""
 VERSION = 1
 """Of this protocol: a section that is made for another one is not taken."""
 
@@ -37,7 +38,12 @@ Hook = Literal[
     "servers",
     "features",
     "environment",
+    "provides",
+    "types",
 ]
+
+Provided = Literal["datasets", "rewards", "answers"]
+"""What an environment can have in place of the run's own."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Section:
     - `derive(config, runner, resolution, launch)`: checks the keys and sets what follows from them;
     - `datasets(config)` and `missing(config)`: datasets in place of the run's, and the keys still to be set;
     - `features(config)`: the set keys that only fmtkit's own trainer honours;
+    - `provides(config)`: which of the run's datasets, rewards and answers it has instead (`Provided`);
+    - `types(config)`: names of datasets' types that mean a different one in the run;
     - `models(plan)`: the key and the name of each model that a key loads;
     - `lacking_device(plan)`: why the run would find no GPU that it needs;
     - `check(plan)`: before anything is converted; it raises what is wrong;
@@ -69,6 +77,10 @@ class Section:
     """The module with its `KEYS`: `fmtkit.training.config.key.Key`s, under the names that users write."""
     methods: frozenset[str] = frozenset()
     """Methods that take it although their runners do not name it."""
+    switch: str = ""
+    """The key that turns it on, where all others have no effect without it."""
+    rewards: frozenset[str] = frozenset()
+    """Names in `trl.reward_funcs` for the reward that comes with its environment."""
     version: int = VERSION
     """The version of this protocol that it is made for."""
 
@@ -156,8 +168,15 @@ def names() -> tuple[str, ...]:
 
 @cache
 def _own_names() -> tuple[str, ...]:
+    return folders("section")
+
+
+@cache
+def folders(part: str) -> tuple[str, ...]:
+    """Return the names of the folders of `runners/` that hold a module of this name, sorted."""
     package = importlib.import_module(SHIPPED)
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+    found = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    return tuple(name for name in sorted(found) if find_spec(f"{SHIPPED}.{name}.{part}"))
 
 
 def is_added(name: str) -> bool:
@@ -188,7 +207,7 @@ def _find(name: str) -> Section:
     point = plugins.named(GROUP, "section", name, shipped=not is_added(name))
     if point is not None:
         return plugins.constant(point, "section", "SECTION", Section, "name")
-    section: Section = importlib.import_module(f"{SHIPPED}.{name}").SECTION
+    section: Section = importlib.import_module(f"{SHIPPED}.{name}.section").SECTION
     return section
 
 

@@ -74,16 +74,6 @@ class Config:
         """Return whether a key is set to true."""
         return self.get(name) is True
 
-    @property
-    def has_environment(self) -> bool:
-        """Return whether an environment brings prompts and rewards: a NeMo Gym, or one of `verifiers`."""
-        return self.is_true("nemo_gym_enabled") or bool(self.get("verifiers.environment"))
-
-    @property
-    def has_episodes(self) -> bool:
-        """Return whether an environment makes the answers, turn by turn."""
-        return self.is_true("nemo_gym_multi_turn") or bool(self.get("verifiers.environment"))
-
     def method(self) -> str:
         """Return the training method that the configuration asks for."""
         asked = {one.method for one in runner.shipped() if one.key and self.is_true(one.key)}

@@ -61,6 +61,8 @@ class Key:
     axolotl: str = ""
     acts_with: str = ""
     """The key without which it has no effect."""
+    option: str = ""
+    """The option of datasets' types that it sets, for the types that take it."""
     is_path: bool = False
     """Whether it may name a file or a folder: `~` and $VARIABLES in its value are expanded."""
 

@@ -43,7 +43,7 @@ class Module:
     @property
     def inside(self) -> tuple[str, ...]:
         """Return the names of the packages that the file is in, outermost first."""
-        root = _root(self.package)
+        root = next((one for one in _roots(self.package) if self.file.is_relative_to(one)), None)
         parts = self.file.relative_to(root).parts[:-1] if root else ()
         return (*self.package.split("."), *parts)
 
@@ -166,9 +166,8 @@ def _definition(module: Module, name: str) -> ast.ClassDef | None:
 
 @cache
 def _among_training_files(name: str) -> Class | None:
-    root = _root(_LAZY)
-    for relative in _TRAINING_FILES if root else ():
-        file = Path(str(root)) / relative
+    files = (root / relative for root in _roots(_LAZY) for relative in _TRAINING_FILES)
+    for file in files:
         if file.is_file() and f"class {name}" in _text(file):
             module = _module(file, _LAZY)
             node = _definition(module, name)
@@ -206,21 +205,23 @@ def _imports(module: Module) -> dict[str, list[tuple[str, str]]]:
 
 
 @cache
-def _root(package: str) -> Path | None:
+def _roots(package: str) -> tuple[Path, ...]:
+    """Return the folders of a package: a clone of fmtkit has more than one."""
     spec = find_spec(package)
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    return tuple(map(Path, (spec and spec.submodule_search_locations) or ()))
 
 
 @cache
 def _file(dotted: str) -> Path | None:
     """Return the file of a module, without importing it or its packages."""
     package, *rest = dotted.split(".")
-    root = _root(package)
-    if root is None:
-        return None
-    path = root.joinpath(*rest)
-    candidates = (path / "__init__.py", path.with_name(f"{path.name}.py") if rest else None)
-    return next((file for file in candidates if file is not None and file.is_file()), None)
+    paths = [root.joinpath(*rest) for root in _roots(package)]
+    candidates = [
+        file
+        for path in paths
+        for file in (path / "__init__.py", *([path.with_name(f"{path.name}.py")] if rest else []))
+    ]
+    return next((file for file in candidates if file.is_file()), None)
 
 
 @cache

@@ -21,6 +21,7 @@ from fmtkit.sources.paths import local_files
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.planning import chat_templates
@@ -88,8 +89,11 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         return Reading(name, runner.tables, options=options, function=True)
     options = {**read_name.options, **options}
     tables = _tables(read_name.source, runner)
-    if config.is_true("ebft.mask_thinking_ce") and _takes(read_name.source, "mask_thinking_ce"):
-        options = {"mask_thinking_ce": True} | options
+    options = {
+        name: config.get(key)
+        for key, name in _options_by_keys(config)
+        if _takes(read_name.source, name)
+    } | options
     return Reading(
         name,
         tables,
@@ -127,14 +131,18 @@ def _listed(names: object) -> list[object]:
 
 def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     """Note which template is used, and which keys of the run no dataset's type reads."""
-    option = "mask_thinking_ce"
     lines = list(chat_templates.template_notes(config))
-    if config.is_true(f"ebft.{option}") and not any(option in r.options for r in readings):
-        lines.append(
-            f"ebft.{option} changes nothing: only ebft_reasoning.transform_strided separates thinking "
-            "from answers"
-        )
+    for key, option in _options_by_keys(config):
+        if config.get(key) is not False and not any(option in r.options for r in readings):
+            able = sorted({one.name for one in registry.converters() if option in one.options})
+            lines.append(f"{key} changes nothing: it is for datasets of type {', '.join(able)}")
     return lines
+
+
+def _options_by_keys(config: Config) -> list[tuple[str, str]]:
+    """Return the keys that set an option of the datasets' types, and the option of each."""
+    keys = {name: find_key(name) for name in config.settings}
+    return [(name, key.option) for name, key in keys.items() if key is not None and key.option]
 
 
 def tables_of(entry: Entry) -> tuple[str, ...]:
@@ -153,9 +161,12 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
 
 
 def _own_name(name: str, config: Config, runner: Runner) -> str:
-    """Return the name under which fmtkit has a type of axolotl, which may depend on the method."""
-    if name == "chat_template" and config.get("nemo_gym_enabled") and "Prompt" in runner.tables:
-        return "nemo_gym"
+    """Return the name under which fmtkit has a type of axolotl, which may depend on the run."""
+    meant: dict[str, str] = {}
+    for types in runner.hooks("types"):
+        meant |= types(config)
+    if name in meant:
+        return meant[name]
     # axolotl's `alpaca` is the prompt text of Stanford Alpaca; fmtkit's makes messages of such rows.
     return "alpaca:instruct" if name == "alpaca" and "Segments" in runner.tables else name
 
@@ -241,7 +252,7 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
 def check_sources(subject: Subject) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""
     config = subject.config
-    if config.text("base_model") is None or config.has_environment:
+    if config.text("base_model") is None or "datasets" in subject.runner.provided(config):
         return
     for name, entry in entries(config):
         path = str(entry.get("path", ""))

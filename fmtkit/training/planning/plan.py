@@ -130,16 +130,14 @@ def _completed(config: Config) -> Config:
 def _missing(config: Config, chosen: Runner) -> list[str]:
     """Return the required keys that are missing."""
     needed = ["base_model"] if config.text("base_model") is None else []
-    if not config.datasets and not config.has_environment:
+    provided = chosen.provided(config)
+    if not config.datasets and "datasets" not in provided:
         needed.append("datasets")
     needed += [key for part in chosen.hooks("missing") for key in part(config)]
     if "teacher" in chosen.needs and config.get("teacher_model") is None:
         needed.append("teacher_model")
-    rewards = (
-        *("trl.reward_funcs", "trl.environment_factory"),
-        *("nemo_gym_enabled", "verifiers.environment"),
-    )
-    if "rewards" in chosen.needs and not any(config.get(name) for name in rewards):
+    is_rewarded = config.get("trl.reward_funcs") or config.get("trl.environment_factory")
+    if "rewards" in chosen.needs and not is_rewarded and "rewards" not in provided:
         needed.append("trl.reward_funcs")
     if "reward_model" in chosen.needs and config.get("reward_model_path") is None:
         needed.append("reward_model_path")

@@ -1,8 +1,9 @@
 """Refusals: settings of a config that cannot be honoured, each with the reason and what to do instead."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 
+from fmtkit.core import section
 from fmtkit.core.errors import UnknownNameError, near_match
 from fmtkit.core.runner import DEFAULT, Runner, guess, methods
 from fmtkit.training.config import keys
@@ -14,8 +15,8 @@ from fmtkit.training.planning.dataset_entries import plugin_files, plugins
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.types import LABELS, Resolution
 
-Rule = Callable[[Config, Runner], str | None]
-"""Returns why keys cannot be honoured and what to do instead; None if they can."""
+Rule = Callable[[Config, Runner], str | Iterator[str] | None]
+"""Returns why keys cannot be honoured and what to do instead; None or nothing if they can."""
 
 
 def _refusal(code: str, about: str) -> Callable[[Rule], Rule]:
@@ -24,7 +25,7 @@ def _refusal(code: str, about: str) -> Callable[[Rule], Rule]:
     def declare(rule: Rule) -> Rule:
         @check_config(code, "config", about)
         @wraps(rule)
-        def find(subject: Subject) -> str | None:
+        def find(subject: Subject) -> str | Iterator[str] | None:
             return rule(subject.config, subject.runner)
 
         return rule
@@ -37,10 +38,10 @@ def _method(config: Config, runner: Runner) -> str | None:
     """Refuse sections of other methods if the config does not set `rl`."""
     if runner.method != DEFAULT:
         return None
-    for section in keys.section_names():
-        other = guess({section})
-        if other is not None and any(n.startswith(f"{section}.") for n in config.settings):
-            return f"{section}: these keys are for a method other than {DEFAULT}; write rl: {other}"
+    for name in keys.section_names():
+        other = guess({name})
+        if other is not None and any(n.startswith(f"{name}.") for n in config.settings):
+            return f"{name}: these keys are for a method other than {DEFAULT}; write rl: {other}"
     return None
 
 
@@ -112,20 +113,12 @@ def _losses(config: Config, _: Runner) -> str | None:
     return None
 
 
-@_refusal("gym_method", "a NeMo Gym with a method without rewards")
-def _gym(config: Config, runner: Runner) -> str | None:
-    if not config.is_true("nemo_gym_enabled") or "nemo_gym" in runner.sections:
-        return None
-    able = methods(lambda one: "nemo_gym" in one.sections)
-    return f"nemo_gym_enabled: {runner.method} takes no rewards; a Gym is for {able}"
-
-
-@_refusal("environment_method", "an environment with a method that runs no episodes")
-def _environment(config: Config, runner: Runner) -> str | None:
-    if not config.get("verifiers.environment") or "verifiers" in runner.sections:
-        return None
-    able = methods(lambda one: "verifiers" in one.sections)
-    return f"verifiers.environment: {runner.method} runs no episodes; they are for {able}"
+@_refusal("environment_method", "an environment with a method that cannot use it")
+def _environment(config: Config, runner: Runner) -> Iterator[str]:
+    for one in section.every():
+        if one.switch and config.get(one.switch) and one.name not in runner.sections:
+            able = methods(lambda other: one.name in other.sections)  # noqa: B023 - called at once
+            yield f"{one.switch}: {runner.method} has no use for it; it is for {able}"
 
 
 @_refusal("order", "`group_by_length` for rows that have no single length")

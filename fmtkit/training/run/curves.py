@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +21,8 @@ _FIRST = (
     "rewards/margins",
     "rewards/accuracies",
     "reward",
-    "ebft/alignment_unwhitened",
-    "ebft/alignment",
+)
+_THEN = (
     "frac_reward_zero_std",
     "reward_std",
     "entropy",
@@ -46,10 +46,13 @@ def read(run: Path) -> dict[str, list[tuple[float, float]]]:
     return {name: sorted(points.items()) for name, points in out.items()}
 
 
-def draw(run: Path) -> Path | None:
-    """Draw the curves into the run folder; None without matplotlib or without two points."""
+def draw(run: Path, own: Sequence[str] = ()) -> Path | None:
+    """Draw the curves into the run folder; None without matplotlib or without two points.
+
+    `own` are the metrics that show whether the method of the run learns anything.
+    """
     drawable = {name: points for name, points in read(run).items() if len(points) > 1}
-    curves = {name: drawable[name] for name in sorted(drawable, key=place)}
+    curves = {name: drawable[name] for name in sorted(drawable, key=placed(own))}
     if not curves or find_spec("matplotlib") is None:
         return None
     from matplotlib.figure import Figure
@@ -125,6 +128,7 @@ class _Scale:
         return self.low + (value - self.first) / (self.last - self.first) * (self.high - self.low)
 
 
-def place(name: str) -> int:
-    """Put the most informative metrics first; others keep their order."""
-    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+def placed(own: Sequence[str]) -> Callable[[str], int]:
+    """Return the place of a metric: the most informative are first; others keep their order."""
+    order = (*_FIRST, *own, *_THEN)
+    return lambda name: order.index(name) if name in order else len(order)

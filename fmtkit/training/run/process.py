@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +19,7 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted
 from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
+from fmtkit.core.runner import find
 from fmtkit.training.building import interrupts
 from fmtkit.training.building.callbacks import (
     LossWatchdog,
@@ -44,8 +45,6 @@ _SHOWN_METRICS = (
     "loss",
     "rewards/margins",
     "reward",
-    "ebft/alignment",
-    "ebft/alignment_unwhitened",
 )
 
 
@@ -335,19 +334,20 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
             n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
         },
     }
-    curves.draw(run)
-    run_page.write(run, report)
+    own = find(work.method).metrics
+    curves.draw(run, own)
+    run_page.write(run, report, own)
     for folder in ("model", merging.MERGED):
         if (run / folder).is_dir():
             card.write(run / folder, work, report, merged=folder == merging.MERGED)
     # Last, since it shows that everything else is written.
     atomic.write_json(run / "report.json", report)
-    _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log)}")
+    _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log, own)}")
 
 
-def _moved(log: RunLog) -> str:
-    """Return how the metrics moved that show whether anything was learned."""
-    names = [name for name in _SHOWN_METRICS if name in log.first and name in log.last]
+def _moved(log: RunLog, own: Sequence[str]) -> str:
+    """Return how the metrics moved that show whether anything was learned: the method's own last."""
+    names = [name for name in (*_SHOWN_METRICS, *own) if name in log.first and name in log.last]
     return "".join(f", {name} {log.first[name]:.4g} -> {log.last[name]:.4g}" for name in names)
 
 

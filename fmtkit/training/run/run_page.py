@@ -5,7 +5,7 @@ One file that loads nothing and runs nothing; whatever comes from the run is esc
 
 import html
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fmtkit.training.rl.grpo import samples_page
@@ -27,8 +27,8 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.85em;ove
 """
 
 
-def write(run: Path, report: Mapping[str, object]) -> Path:
-    """Write the page into the run folder."""
+def write(run: Path, report: Mapping[str, object], own: Sequence[str] = ()) -> Path:
+    """Write the page into the run folder; `own` are the method's own metrics, as curves.draw takes them."""
     name = html.escape(run.name)
     parts = [
         f"<h1>{name}</h1><p class=quiet>{_what(report)}</p>",
@@ -37,7 +37,7 @@ def write(run: Path, report: Mapping[str, object]) -> Path:
             for finding in _list(report, "findings")
         ),
         _picture(run),
-        "<h2>Metrics</h2>" + _metrics(report),
+        "<h2>Metrics</h2>" + _metrics(report, own),
         "<h2>Data</h2>" + _data(_list(report, "data")),
         samples_page.section(run),
         f"<h2>Versions</h2><p>{_versions(report)}</p>",
@@ -68,9 +68,9 @@ def _picture(run: Path) -> str:
     return f'<h2>Curves</h2><img alt="Curves of the run" src="data:image/png;base64,{data}">'
 
 
-def _metrics(report: Mapping[str, object]) -> str:
+def _metrics(report: Mapping[str, object], own: Sequence[str]) -> str:
     first, last = (_mapping(report, key) for key in ("first_metrics", "metrics"))
-    names = sorted({**first, **last}, key=curves.place)
+    names = sorted({**first, **last}, key=curves.placed(own))
     rows = (
         (html.escape(name), _number(first.get(name)), _number(last.get(name))) for name in names
     )

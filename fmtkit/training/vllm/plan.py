@@ -67,8 +67,8 @@ class GenerationSettings:
 
     @property
     def rolls_out(self) -> bool:
-        """Return whether a user's function, a NeMo Gym or an environment makes the answers."""
-        return self.is_set("rollout_func") or self.config.has_episodes
+        """Return whether a user's function or an environment makes the answers."""
+        return self.is_set("rollout_func") or "answers" in self.runner.provided(self.config)
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:

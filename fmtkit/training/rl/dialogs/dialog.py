@@ -9,10 +9,6 @@ PER_HOST = 64
 """Conversations that run at the same time."""
 FAILED = "failed: "
 """Prefix of the outcome of a failed conversation; the reason follows."""
-NO_TOKENS = (
-    "no item of the answer has generation_token_ids; set return_token_id_information: true for the "
-    "model server in the Gym's configuration (its vllm_model_for_training.yaml does)"
-)
 NOTHING = "the model wrote nothing"
 COMPLETED = "completed"
 CUT = "cut"

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, LEFT_OUT, MASKED, MISMATCH, NO_TOKENS
+from fmtkit.training.rl.dialogs.dialog import CUT, FAILED, LEFT_OUT, MASKED, MISMATCH
 from fmtkit.training.rl.dialogs.failures import stop_if_none_answered
 from fmtkit.training.rl.dialogs.naming import ENV_REWARD
 from fmtkit.training.rl.failed_samples import Failures
@@ -20,10 +20,21 @@ class EnvReward:
     needs_full_batch = True
     __name__ = ENV_REWARD
 
-    def __init__(self, max_turns: int | None, kind: str = "nemo_gym") -> None:
-        """Take the maximum number of turns of a conversation, and the kind of environment, for metrics."""
+    def __init__(
+        self, max_turns: int | None, kind: str, advice: str, final: frozenset[str] = frozenset()
+    ) -> None:
+        """Take what is particular to an environment.
+
+        Args:
+            max_turns: The maximum number of turns of a conversation, for a metric; None for no limit.
+            kind: The environment's name before metrics, and before `_outcome` in the rollout's column.
+            advice: What to do where no conversation succeeded.
+            final: Reasons of failures that say themselves what to do.
+        """
         self.max_turns = max_turns
         self.kind = kind
+        self.advice = advice
+        self.final = final
         self.failures = Failures()
         """Conversations that failed, for the trainer; shared with the run's other rewards."""
 
@@ -44,8 +55,10 @@ class EnvReward:
             outcome.removeprefix(FAILED) if outcome.startswith(FAILED) else None
             for outcome in outcomes
         ]
-        advice = NO_TOKENS if all(reason == NO_TOKENS for reason in reasons) else ""
-        failed = stop_if_none_answered(reasons, "conversations by /run", advice, kind=self.kind)
+        advice = "" if all(reason in self.final for reason in reasons) else self.advice
+        failed = stop_if_none_answered(
+            reasons, "conversations by /run", kind=self.kind, advice=advice
+        )
         self.failures.add({row: reason for row, reason in enumerate(reasons) if reason})
         if log_extra is not None and MASKED in outcomes:
             log_extra("masked", [LEFT_OUT if one == MASKED else None for one in outcomes])

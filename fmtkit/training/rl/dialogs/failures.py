@@ -11,11 +11,6 @@ from fmtkit.training.rl.http_client import CallError
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError
 from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 
-_RESUME = {
-    "nemo_gym": "start the Gym again and continue with --resume; `/` of each server answers while it runs",
-    "verifiers": "verifiers.log in the run folder has the details; --resume continues",
-}
-
 
 class GymError(FinalRewardError, ServerLostError):
     """No reward could be computed; says why and how to resume. All processes raise it."""
@@ -54,12 +49,13 @@ def tried(
 
 
 def stop_if_none_answered(
-    reasons: Sequence[str | None], what: str, advice: str = "", *, kind: str = "nemo_gym"
+    reasons: Sequence[str | None], what: str, *, kind: str, advice: str = ""
 ) -> int:
     """Return how many calls of this process failed; raise GymError if every call of every process did.
 
-    A reason of None is a success. A batch without any reward trains nothing, and the next batch would
-    fail as well: connection errors have been retried for seconds by then.
+    A reason of None is a success; `advice` is what to do when the environment is gone. A batch without
+    any reward trains nothing, and the next batch would fail as well: connection errors have been retried
+    for seconds by then.
     """
     failed = [reason for reason in reasons if reason is not None]
     everywhere = _of_all_processes(list(reasons))
@@ -67,8 +63,8 @@ def stop_if_none_answered(
     if lost and len(lost) == len(everywhere):
         often, times = Counter(lost).most_common(1)[0]
         raise GymError(
-            f"{kind}: all {len(everywhere)} {what} failed, {times} of them with: {often}; "
-            f"{advice or _RESUME[kind]}"
+            f"{kind}: all {len(everywhere)} {what} failed, {times} of them with: {often}"
+            + (f"; {advice}" if advice else "")
         )
     return len(failed)
 

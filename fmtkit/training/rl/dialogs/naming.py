@@ -1,19 +1,14 @@
-"""Names of the environment's reward in `trl.reward_funcs`, axolotl's included: one function, added once."""
+"""Names of an environment's reward in `trl.reward_funcs`: one function, added once."""
 
-from collections.abc import Sequence
-
+from fmtkit.core import section
 from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner, Settings, methods
 
 POLICY = "fmtkit-policy"
 """Name of the adapter that agents and environments request, unless a key gives one."""
-VERIFY, ENV_REWARD = "nemo_gym_verify", "env_reward"
-_NAMES = {
-    VERIFY: VERIFY,
-    ENV_REWARD: ENV_REWARD,
-    "axolotl.integrations.nemo_gym.rewards.reward_nemo_gym_verify": VERIFY,
-    "axolotl.integrations.nemo_gym.rewards.reward_env": ENV_REWARD,
-}
-_KEY = "trl.reward_funcs"
+ENV_REWARD = "env_reward"
+"""The reward that an environment gives for each of its conversations."""
+KEY = "trl.reward_funcs"
 
 
 def listed(value: object) -> list[object]:
@@ -25,36 +20,37 @@ def listed(value: object) -> list[object]:
 
 def others(value: object) -> list[object]:
     """Return the entries other than the environment's reward."""
-    return [entry for entry in listed(value) if _ours(entry) is None]
+    return [entry for entry in listed(value) if not _sections_of(entry)]
+
+
+def environments(value: object) -> list[str]:
+    """Return the entries that are the environment's reward."""
+    return [entry for entry in listed(value) if isinstance(entry, str) and _sections_of(entry)]
 
 
 def with_ours(value: object, reward: object) -> list[object]:
     """Return the entries with the environment's reward where it is named, or at the end."""
-    entries = [entry if _ours(entry) is None else reward for entry in listed(value)]
+    entries = [reward if _sections_of(entry) else entry for entry in listed(value)]
     return entries if reward in entries else [*entries, reward]
 
 
-def check(value: object, *, enabled: bool, multi_turn: bool) -> None:
-    """Raise OptionError if the environment's reward is named twice, without a Gym, or for the wrong mode."""
-    named = [entry for entry in listed(value) if _ours(entry) is not None]
+def check(value: object, config: Settings, chosen: Runner) -> None:
+    """Raise OptionError if the environment's reward is named twice, or without its environment."""
+    named = environments(value)
     if not named:
         return
-    if not enabled:
-        raise OptionError(f"{_KEY}: {named[0]} is the reward of a Gym; set nemo_gym_enabled: true")
+    owners = _sections_of(named[0])
+    if not any(one.name in chosen.sections and config.get(one.switch) for one in owners):
+        first = next((one for one in owners if one.name in chosen.sections), None)
+        if first is not None:
+            raise OptionError(f"{KEY}: {named[0]} is the reward of {first.switch}; set that key")
+        able = methods(lambda one: any(owner.name in one.sections for owner in owners))
+        raise OptionError(f"{KEY}: {named[0]} is the reward of an environment, which is for {able}")
     if len(named) > 1:
-        raise OptionError(f"{_KEY}: {_words(named)} are the same reward; name it once")
-    right = ENV_REWARD if multi_turn else VERIFY
-    if _ours(named[0]) != right:
-        kind = "entire conversations, run by an agent" if multi_turn else "single answers"
-        raise OptionError(
-            f"{_KEY}: {named[0]}: nemo_gym_multi_turn: {str(multi_turn).lower()} is for {kind}; "
-            f"their reward is {right}, which need not be named"
-        )
+        raise OptionError(f"{KEY}: {' and '.join(named)} are the same reward; name it once")
 
 
-def _ours(entry: object) -> str | None:
-    return _NAMES.get(entry) if isinstance(entry, str) else None
-
-
-def _words(names: Sequence[object]) -> str:
-    return " and ".join(map(str, names))
+def _sections_of(entry: object) -> list[section.Section]:
+    if not isinstance(entry, str):
+        return []
+    return [one for one in section.every() if entry in one.rewards]

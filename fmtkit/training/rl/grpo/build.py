@@ -145,7 +145,7 @@ def _environment(job: Job, parts: Parts) -> ExternalEnvironment | None:
 
 
 def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:
-    """Return the share of samples that may fail; with a Gym or verifiers, it is 1 by default.
+    """Return the share of samples that may fail; with an environment, it is 1 by default.
 
     If all of them fail, the run always ends.
     """
@@ -187,7 +187,7 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
 def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
-    # EBFT and an environment have their own rewards, which TRL weighs alongside these.
+    # An environment has rewards of its own, which TRL weighs alongside these.
     needs_rewards = "rewards" in parts.runner.needs and not section.get("environment_factory")
     if gym is not None:
         rewards = gym.rewards(job)

@@ -44,11 +44,11 @@ def check_users_names(run: Run) -> None:
     plan = run.plan
     section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
     places = places_of(plan.config.source)
-    # The reward of a Gym may be named, but is not in a module.
+    # An environment's reward may be named, but is not in a module.
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     weights = plan.resolution.trainer.get("reward_weights")
-    if "rewards" in plan.runner.needs and not plan.config.has_environment:
+    if "rewards" in plan.runner.needs and "rewards" not in plan.runner.provided(plan.config):
         entries.check_weights(weights.value if weights else None, rewards)
     options.read_options(section)
     loading.check_names(section, places)
@@ -67,8 +67,8 @@ def models(plan: "Plan") -> list[tuple[str, str]]:
 
 def answers_prompts(run: Run) -> bool:
     """Return whether TRL generates answers to the rows' prompts, and no rollout function does."""
-    config = run.plan.config
-    return is_online(run) and not (config.get("trl.rollout_func") or config.has_episodes)
+    config, provided = run.plan.config, run.plan.runner.provided(run.plan.config)
+    return is_online(run) and not (config.get("trl.rollout_func") or "answers" in provided)
 
 
 @check_run(

@@ -43,8 +43,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     """Set fmtkit's defaults where they differ from TRL's; report rewards that are missing."""
     del launching
     named = config.get("trl.reward_funcs")
-    if "nemo_gym" not in chosen.sections:
-        naming.check(named, enabled=False, multi_turn=False)
+    naming.check(named, config, chosen)
     out.notes += entries.missing(naming.others(named), places_of(config.source))
     functions = out.of("rl").get("reward_funcs")
     if functions is not None:
@@ -106,10 +105,10 @@ def _settings(subject: Subject) -> None:
 )
 def _metric(subject: Subject) -> str | None:
     """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
-    given, config = _given(subject.resolution), subject.config
+    given, config, chosen = _given(subject.resolution), subject.config, subject.runner
     names = read_settings(given).dynamic_sampling_metric
-    elsewhere = given.get("environment_factory") or config.is_true("nemo_gym_enabled")
-    if not names or elsewhere or "rewards" not in subject.runner.needs:
+    elsewhere = given.get("environment_factory") or "rewards" in chosen.provided(config)
+    if not names or elsewhere or "rewards" not in chosen.needs:
         return None
     places = places_of(config.source)
     rewards = entries.read(naming.others(config.get("trl.reward_funcs")), places)
@@ -156,9 +155,10 @@ def _replay(subject: Subject) -> str | None:
     section="rl",
 )
 def _weights(subject: Subject) -> None:
-    config = subject.config
+    config, chosen = subject.config, subject.runner
     rewards = naming.listed(config.get("trl.reward_funcs"))
-    if "rewards" in subject.runner.needs and rewards and not config.has_environment:
+    provided = chosen.provided(config)
+    if "rewards" in chosen.needs and rewards and "rewards" not in provided:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def are_known(run: "Run") -> bool:
     """Return whether the rows that the rewards get are those of the datasets, and all of these are here."""
     plan = run.plan
-    is_known = "rewards" in plan.runner.needs and not plan.config.has_environment
+    is_known = "rewards" in plan.runner.needs and "rewards" not in plan.runner.provided(plan.config)
     return is_known and _columns(run) is not None
 
 

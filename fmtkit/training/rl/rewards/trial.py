@@ -49,17 +49,17 @@ def run(
 
 
 def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float], list[str]]:
-    """Return what is run, its weights, and what is not run: the reward of a Gym needs its servers."""
+    """Return what is run, its weights, and what is not run: the reward of an environment."""
     named = naming.listed(value)
     kept = [number for number, item in enumerate(named) if naming.others([item])]
     rewards = entries.read([named[number] for number in kept], places_of(plan.config.source))
-    gym = plan.config.is_true("nemo_gym_enabled")
+    elsewhere = "rewards" in plan.runner.provided(plan.config)
     argument = plan.resolution.trainer.get("reward_weights")
     weights = argument.value if argument is not None else None
-    if not gym:
+    if not elsewhere:
         entries.check_weights(weights, named)
     listed = weights if isinstance(weights, list) else [1.0] * len(named)
-    remarks = ["the reward of the Gym is not run here: it asks its servers"] if gym else []
+    remarks = ["the environment's reward is not run here"] if elsewhere else []
     return rewards, [float(listed[number]) for number in kept], remarks
 
 

@@ -1,0 +1,10 @@
+"""`ebft`: energy-based fine-tuning."""
+
+from fmtkit.core.section import Section
+
+SECTION = Section(
+    name="ebft",
+    about="fmtkit's EBFT",
+    modules=("fmtkit.runners.ebft.plan",),
+    keys="fmtkit.runners.ebft.keys",
+)

@@ -1,0 +1,1 @@
+"""`trl`: what the online methods can do beyond TRL."""

@@ -1,0 +1,13 @@
+"""`verifiers`: episodes in an environment of the package `verifiers`."""
+
+from fmtkit.core.section import Section
+
+SECTION = Section(
+    name="verifiers",
+    about="fmtkit's runner of `verifiers` environments",
+    modules=("fmtkit.runners.verifiers.plan", "fmtkit.runners.verifiers.run"),
+    keys="fmtkit.runners.verifiers.keys",
+    methods=frozenset({"gdpo", "grpo"}),
+    switch="verifiers.environment",
+    rewards=frozenset({"env_reward"}),
+)

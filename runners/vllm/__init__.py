@@ -1,0 +1,1 @@
+"""`vllm`: the server that makes the answers."""
