@@ -23,8 +23,8 @@ from ebft_toys import tiny_model, word_tokenizer
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
-from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.runners.grpo_features.settings import GrpoSettings
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 
 torch.set_num_threads(1)
 

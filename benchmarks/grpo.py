@@ -70,7 +70,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 from fmtkit.training.run import process
 process._quiet()
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from rewards import length
 folder, steps, wait, ahead = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "ahead"

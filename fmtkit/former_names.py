@@ -22,6 +22,9 @@ FORMER |= {
     "fmtkit.training.run.build": "fmtkit.training.building.build",
     "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",
+    "fmtkit.training.rl.grpo": "fmtkit.training.rl.online",
+    "fmtkit.training.rl.grpo.build": "fmtkit.runners.grpo_features.build",
+    "fmtkit.training.rl.grpo.trainer": "fmtkit.runners.grpo_features.trainer",
 }
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
 
@@ -74,7 +77,7 @@ def attribute(owner: object, place: str, name: str) -> Any:
 
 
 class _FormerNames:
-    """A finder and loader in one, asked for what no other finder knows."""
+    """A finder and loader in one, for former names alone."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -102,4 +105,5 @@ class _FormerNames:
 def install() -> None:
     """Let former names be imported; once for a process."""
     if not any(isinstance(finder, _FormerNames) for finder in sys.meta_path):
-        sys.meta_path.append(_FormerNames())
+        # First, since a former name may be inside of one that is another package now.
+        sys.meta_path.insert(0, _FormerNames())

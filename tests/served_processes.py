@@ -11,8 +11,8 @@ import scripted_rollouts as scripted
 import vllm_stub as vllm
 from peft import LoraConfig
 
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
 

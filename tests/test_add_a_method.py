@@ -269,9 +269,12 @@ def test_its_mask_rule_is_what_inspect_shows(folder: Path) -> None:
 FEATURED = (
     block("python")
     .replace('"gmpo"', '"gmpo_featured"')
-    .replace("TRL_FEATURES", "OUR_FEATURES")
+    .replace("features=TRL_FEATURES", "features=FEATURES")
+    .replace("\nRUNNER", "from fmtkit.runners.grpo_features.section import FEATURES\n\nRUNNER", 1)
     .replace("trl.experimental.gmpo:GMPOTrainer", "acme_methods.trainers:FeaturedGMPOTrainer")
-    .replace("    health=", '    build="fmtkit.training.rl.grpo.build:build_grpo",\n    health=')
+    .replace(
+        "    health=", '    build="fmtkit.runners.grpo_features.build:build_grpo",\n    health='
+    )
     .replace("HealthLimits()", "HealthLimits(first_steps=1, low_reward=50.0)")
 )
 

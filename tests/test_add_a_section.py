@@ -153,18 +153,18 @@ OPENED = """
 from types import SimpleNamespace
 
 from fmtkit.core import runner
-from fmtkit.training.rl.grpo import build
+from fmtkit.training.rl.online import build
 
 parts = SimpleNamespace(runner=runner.find("grpo"), tokenizer=None)
 job = SimpleNamespace(sections={"arena": {"url": "http://a"}}, model="m", run="r", trainer={})
-print(type(build._environment(job, parts).reward).__name__)
-print(build._environment(SimpleNamespace(**vars(job) | {"sections": {}}), parts))
+print(type(build.environment_of(job, parts).reward).__name__)
+print(build.environment_of(SimpleNamespace(**vars(job) | {"sections": {}}), parts))
 print(sorted(runner.find("grpo").variant("async").sections))
 """
 
 
 def test_the_trainer_takes_the_environment_that_it_opens(folder: Path) -> None:
-    assert python(folder, "-c", OPENED).splitlines() == ["Wins", "None", "['rl', 'vllm']"]
+    assert python(folder, "-c", OPENED).splitlines() == ["Wins", "None", "['grpo', 'rl', 'vllm']"]
 
 
 @pytest.mark.parametrize(
@@ -258,6 +258,14 @@ def test_servers_are_guarded_until_they_are_there(folder: Path) -> None:
     assert second.startswith("LookupError")
 
 
+NOT_EDITABLE = """
+import sys
+
+# An editable installation finds in its tree what is missing here.
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in getattr(one, "__module__", "")]
+"""
+
+
 def copied_without(folder: Path, *gone: str) -> Path:
     """Return a copy of fmtkit, laid out as it is installed, without these folders of `runners/`."""
     copy = folder / "copy"
@@ -267,6 +275,7 @@ def copied_without(folder: Path, *gone: str) -> Path:
         shutil.copytree(ROOT / name, copy / "fmtkit" / name, ignore=skipped)
     for name in gone:
         shutil.rmtree(copy / "fmtkit" / "runners" / name)
+    (copy / "sitecustomize.py").write_text(NOT_EDITABLE, encoding="utf-8")
     return copy
 
 
@@ -281,26 +290,28 @@ def run_in(copy: Path, folder: Path, *command: str) -> subprocess.CompletedProce
     )
 
 
-DPO = {name: value for name, value in CONFIG.items() if name not in ("trl", "rl")} | {"rl": "dpo"}
+DPO = {name: value for name, value in CONFIG.items() if name not in ("trl", "rl", "datasets")} | {
+    "rl": "dpo"
+}
 
 
-@pytest.mark.parametrize("gone", ["ebft", "nemo_gym", "verifiers"])
+@pytest.mark.parametrize("gone", [["ebft"], ["nemo_gym"], ["verifiers"], ["grpo_features", "ebft"]])
 def test_grpo_and_dpo_are_planned_where_a_folder_of_runners_is_gone(
-    folder: Path, gone: str
+    folder: Path, gone: list[str]
 ) -> None:
-    """Each is known by its folder alone: a copy without it plans as before."""
-    copy = copied_without(folder, gone)
+    """Each is known by its folder alone, and EBFT is built on GRPO's features."""
+    copy = copied_without(folder, *gone)
     for config, more in ((CONFIG, ()), (DPO, ("--partial",))):
         (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
         done = run_in(copy, folder, "-m", "fmtkit", *PLANNED[:3], *more)
         assert done.returncode == 0, done.stderr
-    assert run_in(copy, folder, "-c", f"import fmtkit.runners.{gone}").returncode != 0
+    assert run_in(copy, folder, "-c", f"import fmtkit.runners.{gone[0]}").returncode != 0
 
 
 @pytest.mark.slow
 def test_dpo_and_grpo_train_where_all_these_folders_are_gone(folder: Path) -> None:
-    model = tiny.make_model(folder / "tiny")
-    copy = copied_without(folder, "ebft", "nemo_gym", "verifiers")
+    model = tiny.make_model(folder / "tiny", template=tiny.TEMPLATE)
+    copy = copied_without(folder, "ebft", "nemo_gym", "verifiers", "grpo_features")
     pairs = [
         {"prompt": "red", "chosen": "red is warm", "rejected": "no"},
         {"prompt": "blue", "chosen": "blue is cold", "rejected": "no"},

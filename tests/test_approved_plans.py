@@ -15,7 +15,7 @@ from fmtkit.training import train
 from fmtkit.training.config import config as configs
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.rl.grpo import tool_templates
+from fmtkit.training.rl.online import tool_templates
 
 KINDS = {
     "sft": ("Conversation", "openai"),

@@ -14,9 +14,9 @@ import yaml
 from test_grpo_trainer import GROUP, logs, make_trainer, rows
 
 from fmtkit.core.errors import OptionError
+from fmtkit.runners.grpo_features.settings import GrpoSettings
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.failed_samples import Timings, allowed
-from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings

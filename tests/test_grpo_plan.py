@@ -13,7 +13,7 @@ from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.job import Source
-from fmtkit.training.rl.grpo import group_rule
+from fmtkit.training.rl.online import group_rule
 
 BASE = "base_model: a/m\ndatasets: [{path: a/b, type: gsm8k}]\n"
 

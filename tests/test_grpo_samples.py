@@ -12,9 +12,9 @@ pytest.importorskip("trl")
 import online_runs as online
 
 from fmtkit.core.errors import WriteError
-from fmtkit.training.rl.grpo import samples, samples_page
-from fmtkit.training.rl.grpo.keep_samples import rows_of
-from fmtkit.training.rl.grpo.samples import FILE, SampleTable
+from fmtkit.training.rl.online import samples, samples_page
+from fmtkit.training.rl.online.keep_samples import rows_of
+from fmtkit.training.rl.online.samples import FILE, SampleTable
 
 
 def row(number: int = 0, **more) -> dict:

@@ -241,9 +241,9 @@ NAMED_OTHERWISE = {
         "training.run.curves": "a metric",
         "training.run.process": "a metric",
         "training.run.progress": "a metric",
-        "training.rl.grpo.keep_samples": "a metric",
-        "training.rl.grpo.samples": "a column",
-        "training.rl.grpo.samples_page": "a column",
+        "training.rl.online.keep_samples": "a metric",
+        "training.rl.online.samples": "a column",
+        "training.rl.online.samples_page": "a column",
     },
 }
 """Words that are methods too -> the modules that mean something else by them, and what."""

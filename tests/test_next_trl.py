@@ -17,10 +17,9 @@ import tiny_training as tiny
 import yaml
 
 from fmtkit.core.errors import DependencyError
-from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, find
+from fmtkit.core.runner import TRL_FEATURES, find, our_features
 from fmtkit.training.building.build import load_class
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.grpo.plan import IDLE
 
 OWN = {
     "grpo": "trl:GRPOTrainer",
@@ -29,11 +28,12 @@ OWN = {
     "online_dpo": "trl.experimental.online_dpo:OnlineDPOTrainer",
 }
 REWARD = "fmtkit.rewards.tags"
-TRAINING = Path(__file__).parents[1] / "fmtkit" / "training"
+ROOT = Path(__file__).parents[1]
+IDLE = our_features()
 CLASSES = (
-    "fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
-    "fmtkit.training.rl.grpo.rloo:FmtkitRLOOTrainer",
-    "fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
+    "fmtkit.runners.grpo_features.trainer:FmtkitGRPOTrainer",
+    "fmtkit.runners.grpo_features.rloo_trainer:FmtkitRLOOTrainer",
+    "fmtkit.runners.online_dpo.trainer:FmtkitOnlineDPOTrainer",
     "fmtkit.runners.ebft.structured:EBFTTrainer",
 )
 
@@ -50,7 +50,8 @@ def moved() -> set[str]:
         if owner.__module__.startswith(("fmtkit.", "trl.")):
             whose = "ours" if owner.__module__.startswith("fmtkit.") else "theirs"
             names[whose].update(vars(owner))
-    code = (file.read_text(encoding="utf-8") for file in TRAINING.rglob("*.py"))
+    files = (*ROOT.glob("fmtkit/training/**/*.py"), *ROOT.glob("runners/**/*.py"))
+    code = (file.read_text(encoding="utf-8") for file in files)
     read = {name for text in code for name in re.findall(r"\btrainer\.(_[a-z]\w+)", text)}
     found = (names["ours"] & names["theirs"]) | read | {PREPARE}
     return {name for name in found if re.match("_[a-z]", name)} - set(dir(Trainer))
@@ -81,7 +82,7 @@ def test_the_trl_that_it_was_made_for_takes_fmtkits(method):
     assert not [note for note in plan.notes if note.startswith("trl ")]
 
 
-@pytest.mark.parametrize("name", sorted(OUR_FEATURES - TRL_FEATURES))
+@pytest.mark.parametrize("name", sorted(IDLE))
 def test_a_feature_is_refused_by_its_name_and_what_turns_it_off_is_not(name, next_trl):
     values = {
         "rollout_func": "m.f",
@@ -95,7 +96,7 @@ def test_a_feature_is_refused_by_its_name_and_what_turns_it_off_is_not(name, nex
         DependencyError, match=rf"trl\.{name}: needs fmtkit's trainer.*or leave out"
     ):
         planned("grpo", **{name: wanted})
-    if name in IDLE:
+    if IDLE[name] is not None:
         assert planned("grpo", **{name: IDLE[name]}).runner.trainer == OWN["grpo"]
 
 

@@ -268,7 +268,7 @@ def test_the_reward_of_a_gym_is_not_run(run):
     )  # fmt: skip
     assert done.code == 0
     assert [one["weight"] for one in result(done)["functions"]] == [2.0]
-    assert "the reward of the Gym is not run here: it asks its servers" in result(done)["remarks"]
+    assert "the environment's reward is not run here" in result(done)["remarks"]
 
 
 def test_a_plan_says_which_function_a_run_would_miss(run, capsys):

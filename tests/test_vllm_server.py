@@ -16,8 +16,8 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 
 from fmtkit.core.errors import OptionError
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts import server
 from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
 from fmtkit.training.rl.rollouts.server import Server, ServerError

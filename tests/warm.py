@@ -34,7 +34,7 @@ IMPORTED = (
         "fmtkit.training.config.keys",
     ),
     *(
-        "fmtkit.training.rl.grpo.plan",
+        "fmtkit.training.rl.online.plan",
         "fmtkit.runners.nemo_gym.plan",
         "fmtkit.reports.survey_outputs",
     ),

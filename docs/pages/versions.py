@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.core import runner
-from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, Runner
+from fmtkit.core import runner, section
+from fmtkit.core.runner import Runner, our_features
 from fmtkit.training.vllm.ready import RANGE
 from pages.markdown import NOTICE, code, table
 
@@ -97,8 +97,10 @@ def _what(one: Runner, variant: str) -> str:
         return code(f"{one.variant_key}: {variant}")
     if runner.TRLS_OWN not in one.variants:
         return "all of it"
-    keys = sorted((one.features & OUR_FEATURES) - TRL_FEATURES)
-    sections = sorted(one.sections & {"nemo_gym", "verifiers"})
+    keys = sorted(one.features & our_features().keys())
+    sections = sorted(
+        part.name for part in section.every() if part.switch and part.name in one.sections
+    )
     return _listed([*(f"trl.{key}" for key in keys), *sections])
 
 

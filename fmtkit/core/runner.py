@@ -8,6 +8,7 @@ Converting and planning read it too, so it imports nothing heavy: classes and fu
 
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -31,18 +32,32 @@ TRLS_OWN = "trl"
 
 TRL_FEATURES = frozenset({"tools", "environment_factory"})
 """Keys of `trl` that fmtkit passes to TRL's GRPOTrainer, or to a class derived from it."""
-OUR_FEATURES = TRL_FEATURES | {
-    "rollout_func",
-    "async_prefetch",
-    "vllm_sync_interval",
-    "vllm_lora_sync",
-    "vllm_sync",
-    "replay_buffer_size",
-    "reroll_start_fraction",
-    "dynamic_sampling",
-    "max_failed_share",
+IDLE: Mapping[str, object] = {
+    "rollout_func": None,
+    "async_prefetch": False,
+    "vllm_sync_interval": 1,
+    "vllm_lora_sync": False,
+    "vllm_sync": "nccl",
+    "max_failed_share": 0,
 }
-"""Keys of `trl` that fmtkit's own GRPO trainer, and a class derived from it, acts on."""
+"""Keys of `trl` on which trainers of fmtkit act that make answers -> the value that turns each off."""
+
+
+def our_features() -> Mapping[str, object]:
+    """Return the keys of `trl` on which fmtkit's own trainers act, and the value that turns each off."""
+    return dict(IDLE) | {n: idle for one in section.every() for n, idle in one.features.items()}
+
+
+def __getattr__(name: str) -> object:
+    if name == "OUR_FEATURES":
+        warnings.warn(
+            "fmtkit.core.runner.OUR_FEATURES is now FEATURES of fmtkit.runners.grpo_features.section; the "
+            "former name goes with fmtkit 0.3",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return TRL_FEATURES | our_features().keys()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Settings(Protocol):
@@ -126,7 +141,7 @@ class Runner:
     own: frozenset[str] = frozenset()
     """Arguments that the config class lacks and fmtkit acts on (`max_length`), keys of `trl` among them."""
     features: frozenset[str] = frozenset()
-    """Keys of `trl` that its trainer acts on beyond rewards (`TRL_FEATURES`, `OUR_FEATURES`)."""
+    """Keys of `trl` that its trainer acts on beyond rewards: of `TRL_FEATURES`, of `IDLE`, of a section."""
     cuts: frozenset[str] = frozenset()
     """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
@@ -162,6 +177,8 @@ class Runner:
     """Keys, sections and tables for which a fragment without a method is planned as this one."""
     build: str = ""
     """A function (job, parts) -> trainer; the one for its needs where empty."""
+    own_sampler: bool = False
+    """Whether its trainer makes answers in processes of its own, by a vLLM server."""
     needs_cuda: bool = False
     """Whether the trainer itself demands a device."""
     resumes: bool = True
@@ -175,11 +192,14 @@ class Runner:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
+        added = self.features - TRL_FEATURES - IDLE.keys()
+        for one in section.own():
+            added -= one.features.keys()
         for what, given, known in (
             ("table", self.tables, TABLES),
             ("section", section.unknown(self.sections | self.idle - {"trl"}), ()),
             ("need", self.needs, get_args(Need)),
-            ("feature", self.features, OUR_FEATURES),
+            ("feature", added, our_features() if added else ()),
             ("head", {self.head}, get_args(Head)),
             ("mask rule", {self.mask}, get_args(MaskRule)),
         ):
@@ -211,7 +231,7 @@ class Runner:
     @property
     def builder(self) -> str:
         """Return the function that makes the trainer."""
-        online = "fmtkit.training.rl.grpo.build:build_online"
+        online = "fmtkit.training.rl.online.build:build_online"
         return self.build or (
             online if "rewards" in self.needs else "fmtkit.training.building.build:build_trainer"
         )
@@ -280,6 +300,17 @@ def _of_fmtkit(method: str) -> Runner:
 
 
 def _with_sections(runner: Runner) -> Runner:
-    """Return a runner with the sections that name its method; its variants are left as they are."""
+    """Return a runner with the sections that name its method, or one of its features.
+
+    Its variants are left as they are.
+
+    Where a section has a trainer for the method, TRL's own is the variant that takes its place.
+    """
     own = section.of_method(runner.method)
+    own |= {one.name for one in section.every() if runner.features & one.features.keys()}
+    for one in section.every():
+        changes: Mapping[str, Any] = one.trainers.get(runner.method, {})
+        if changes:
+            plain = replace(runner, variants={})
+            runner = replace(runner, **changes, variants={**runner.variants, TRLS_OWN: plain})
     return replace(runner, sections=runner.sections | own) if own else runner

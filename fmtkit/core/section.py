@@ -7,9 +7,9 @@ nothing heavy: the modules with its keys and its functions are named, and loaded
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
@@ -40,6 +40,7 @@ Hook = Literal[
     "environment",
     "provides",
     "types",
+    "whole_groups",
 ]
 
 Provided = Literal["datasets", "rewards", "answers"]
@@ -57,6 +58,7 @@ class Section:
     - `features(config)`: the set keys that only fmtkit's own trainer honours;
     - `provides(config)`: which of the run's datasets, rewards and answers it has instead (`Provided`);
     - `types(config)`: names of datasets' types that mean a different one in the run;
+    - `whole_groups(config)`: the keys that need all answers to a prompt in one process;
     - `models(plan)`: the key and the name of each model that a key loads;
     - `lacking_device(plan)`: why the run would find no GPU that it needs;
     - `check(plan)`: before anything is converted; it raises what is wrong;
@@ -79,6 +81,10 @@ class Section:
     """Methods that take it although their runners do not name it."""
     switch: str = ""
     """The key that turns it on, where all others have no effect without it."""
+    features: Mapping[str, object] = field(default_factory=dict)
+    """Keys of `trl` on which its own trainers act -> the value that turns each off."""
+    trainers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Method -> the fields of its `Runner` that differ where a trainer of this section trains it."""
     rewards: frozenset[str] = frozenset()
     """Names in `trl.reward_funcs` for the reward that comes with its environment."""
     version: int = VERSION
@@ -166,6 +172,11 @@ def names() -> tuple[str, ...]:
     return (*own, *(name for name in plugins.installed(GROUP) if name not in own))
 
 
+def own() -> tuple[Section, ...]:
+    """Return the sections of fmtkit itself; packages are not looked at."""
+    return tuple(map(_shipped, _own_names()))
+
+
 @cache
 def _own_names() -> tuple[str, ...]:
     return folders("section")
@@ -207,6 +218,10 @@ def _find(name: str) -> Section:
     point = plugins.named(GROUP, "section", name, shipped=not is_added(name))
     if point is not None:
         return plugins.constant(point, "section", "SECTION", Section, "name")
+    return _shipped(name)
+
+
+def _shipped(name: str) -> Section:
     section: Section = importlib.import_module(f"{SHIPPED}.{name}.section").SECTION
     return section
 

@@ -8,8 +8,9 @@ import torch
 
 from fmtkit.training.building.build import Parts, load_class, load_model, trainer_inputs
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.grpo.build import online_inputs, watched
+from fmtkit.training.rl.online.build import watched
 
+from ..grpo_features.build import online_inputs
 from .attention_support import choose_attention, set_attention
 from .feature_network import FeatureNetwork, copied_network, frozen_network
 from .language_model import checkpoints_activations

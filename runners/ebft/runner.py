@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from fmtkit.core.runner import OUR_FEATURES, HealthLimits, Runner
+from fmtkit.core.runner import HealthLimits, Runner
+
+from ..grpo_features.section import FEATURES
 
 _STRUCTURED = Runner(
     method="ebft",
@@ -13,9 +15,9 @@ _STRUCTURED = Runner(
     trl=">=1.16,<1.17",
     arguments={"remove_unused_columns": False},
     defaults={"loss_type": "grpo"},
-    sections=frozenset({"rl", "vllm", "ebft"}),
+    sections=frozenset({"rl", "vllm", "ebft", "grpo_features"}),
     own=frozenset({"max_length"}),
-    features=OUR_FEATURES,
+    features=FEATURES,
     makes_reference=True,
     group=8,
     whole_groups=True,

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError
-from fmtkit.training.rl.grpo.group_rule import check_whole_groups
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.training.rl.online.group_rule import check_whole_groups
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
 
+from ..grpo_features.trainer import FmtkitGRPOTrainer
 from .conversation_rollout import roll_out_conversations
 from .feature_network import FeatureNetwork, adapter_network
 from .language_model import LanguageModel

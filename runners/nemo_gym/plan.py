@@ -113,7 +113,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         _say_idle(config, out)
         return
     _check_reward(rewards, multi_turn=settings.multi_turn)
-    if config.text("trl.backend") == "async":
+    if chosen.own_sampler:
         raise OptionError(
             "nemo_gym_enabled: trl.backend: async scores in a process without access to the Gym; leave it out"
         )

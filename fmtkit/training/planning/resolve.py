@@ -148,7 +148,7 @@ def _notes(config: Config, runner: Runner, out: Resolution) -> None:
             other
             and value is not False
             and runner.sections & {"rl", "vllm"}
-            and _is_idle(config, other)
+            and _is_idle(config, runner, other)
         ):
             out.notes.append(f"{key.name} changes nothing without {other}")
     dead = sorted(name for name in config.settings if _section(name) in runner.idle)
@@ -174,9 +174,9 @@ def _acts_with(key: Key) -> str:
     return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
 
 
-def _is_idle(config: Config, name: str) -> bool:
-    """Return whether a key asks for nothing; the asynchronous trainer always samples by vLLM."""
-    if name == f"{SECTION}.use_vllm" and config.text(f"{SECTION}.backend") == "async":
+def _is_idle(config: Config, runner: Runner, name: str) -> bool:
+    """Return whether a key asks for nothing; a trainer with a sampler of its own always uses vLLM."""
+    if name == f"{SECTION}.use_vllm" and runner.own_sampler:
         return False
     return config.get(name) in (None, False, 0)
 

@@ -22,8 +22,8 @@ from fmtkit.training.planning.check import (
     of_run,
     run_checks,
 )
-from fmtkit.training.rl.grpo import checks as online
-from fmtkit.training.rl.grpo import tool_templates
+from fmtkit.training.rl.online import checks as online
+from fmtkit.training.rl.online import tool_templates
 from fmtkit.training.rl.rewards import needed_columns
 from fmtkit.training.run import resuming, run_folder
 from fmtkit.training.vllm import ready as vllm_ready

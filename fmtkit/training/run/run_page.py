@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fmtkit.training.rl.grpo import samples_page
+from fmtkit.training.rl.online import samples_page
 from fmtkit.training.run import curves
 
 PAGE = "report.html"

@@ -18,8 +18,6 @@ from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.vllm import ready, serve
 
-ASYNC = "trl.experimental.async_grpo:AsyncGRPOConfig"
-"""The trainer that generates answers in its own processes, and has its own rules."""
 COLOCATED = {
     "gpu_memory_utilization": "vllm_gpu_memory_utilization",
     "max_model_len": "vllm_max_model_length",
@@ -75,10 +73,10 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     settings = GenerationSettings(config, chosen, processes_of(config, launching))
     used = out.trainer.get("use_vllm")
-    if used is not None and used.value is True and chosen.config != ASYNC:
+    if used is not None and used.value is True and not chosen.own_sampler:
         # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
-    if settings.colocates and chosen.config != ASYNC:
+    if settings.colocates and not chosen.own_sampler:
         _colocate(chosen, out)
         out.notes += _notes(settings)
         return
@@ -116,7 +114,7 @@ def _rule(code: str, about: str) -> Callable[[Rule], Rule]:
         @check_config(code, "config", about, section="vllm")
         @wraps(rule)
         def find(subject: Subject) -> str | None:
-            if subject.runner.config == ASYNC:
+            if subject.runner.own_sampler:
                 return None
             processes = processes_of(subject.config, subject.launching)
             return rule(GenerationSettings(subject.config, subject.runner, processes))

@@ -1,31 +1,17 @@
 """Checks of an online run before a model is loaded; neither torch nor TRL is imported."""
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.imports import places_of
-from fmtkit.training.planning import gpus
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.grpo import async_plan
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import loading
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.run_plan import Plan
-
-
-def lacking_device(plan: "Plan") -> str | None:
-    """Return why TRL's asynchronous trainer would find no GPU; None if it would, or does not train."""
-    if not async_plan.is_async(plan.runner) or gpus.visible(os.environ):
-        return None
-    return (
-        "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
-        "and none is visible; nothing was loaded. trl.backend: sync needs none, and can prefetch answers "
-        "with trl.async_prefetch"
-    )
 
 
 def is_online(run: Run) -> bool:

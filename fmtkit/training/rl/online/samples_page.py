@@ -8,7 +8,7 @@ from typing import Any
 
 from fmtkit.core import atomic
 from fmtkit.reports import page
-from fmtkit.training.rl.grpo.samples import FILE, REWARD, Row
+from fmtkit.training.rl.online.samples import FILE, REWARD, Row
 
 PAGE = "answers.html"
 TEXT_SHOWN = 40_000

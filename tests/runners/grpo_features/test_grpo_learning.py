@@ -7,7 +7,7 @@ from datasets import Dataset
 from ebft_toys import tiny_model, word_tokenizer
 from trl import GRPOConfig
 
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 
 WANTED = 20
 STEPS = 30

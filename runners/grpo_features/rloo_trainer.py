@@ -6,9 +6,10 @@ from torch import Tensor
 from trl.trainer.rloo_trainer import RLOOTrainer
 
 from fmtkit.training.rl.failed_samples import FailedSamples
-from fmtkit.training.rl.grpo.dynamic_sampling import RLOO_MADE, DynamicSampling
-from fmtkit.training.rl.grpo.settings import GrpoSettings
 from fmtkit.training.rl.rewards import Rewards
+
+from .dynamic_sampling import RLOO_MADE, DynamicSampling
+from .settings import GrpoSettings
 
 Row = dict[str, Any]
 

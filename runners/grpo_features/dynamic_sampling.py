@@ -19,7 +19,8 @@ from torch import Tensor
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.building.callbacks import BetweenStepsError
-from fmtkit.training.rl.grpo.settings import GrpoSettings
+
+from .settings import GrpoSettings
 
 Row = dict[str, Any]
 

@@ -13,10 +13,10 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
 from fmtkit.core.errors import OptionError
+from fmtkit.runners.grpo_features.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
+from fmtkit.runners.grpo_features.settings import GrpoSettings, read_settings
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import saving
-from fmtkit.training.rl.grpo.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
-from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 HARD = {f"w{n}" for n in range(2, 40, 2)}

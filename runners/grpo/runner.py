@@ -5,24 +5,23 @@
 
 from dataclasses import replace
 
-from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, TRLS_OWN, HealthLimits, Runner
+from fmtkit.core.runner import TRL_FEATURES, HealthLimits, Runner
 
 _SYNC = Runner(
     method="grpo",
     tables=("Prompt",),
-    trainer="fmtkit.training.rl.grpo.trainer:FmtkitGRPOTrainer",
+    trainer="trl:GRPOTrainer",
     config="trl:GRPOConfig",
     about="raise the rewards of the model's own answers, group by group",
-    trl=">=1.16,<1.17",
     needs=frozenset({"rewards"}),
-    sections=frozenset({"rl", "vllm"}),
+    sections=frozenset({"rl", "vllm", "grpo"}),
     own=frozenset({"max_length"}),
-    features=OUR_FEATURES,
+    features=TRL_FEATURES,
     makes_reference=True,
     group=8,
     health=HealthLimits(),
     guessed_from=frozenset({"trl", "vllm", "nemo_gym_enabled", "verifiers"}),
-    build="fmtkit.training.rl.grpo.build:build_grpo",
+    build="fmtkit.training.rl.online.build:build_trls_own",
     variant_key="trl.backend",
 )
 
@@ -31,19 +30,11 @@ _ASYNC = replace(
     trainer="trl.experimental.async_grpo:AsyncGRPOTrainer",
     config="trl.experimental.async_grpo:AsyncGRPOConfig",
     about="raise the rewards of answers that a vLLM server generates during training",
+    trl=">=1.16,<1.17",
     own=frozenset({"max_length", "use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port"}),
-    sections=frozenset({"rl", "vllm"}),
-    build="fmtkit.training.rl.grpo.async_build:build_async",
+    build="fmtkit.runners.grpo.async_build:build_async",
+    own_sampler=True,
     needs_cuda=True,
 )
 
-_TRLS_OWN = replace(
-    _SYNC,
-    trainer="trl:GRPOTrainer",
-    trl=">=1.8,<2",
-    sections=frozenset({"rl", "vllm"}),
-    features=TRL_FEATURES,
-    build="fmtkit.training.rl.grpo.build:build_trls_own",
-)
-
-RUNNER = replace(_SYNC, variants={"async": _ASYNC, TRLS_OWN: _TRLS_OWN})
+RUNNER = replace(_SYNC, variants={"async": _ASYNC})

@@ -1,9 +1,13 @@
 """The plan of `trl.backend: async`: TRL's AsyncGRPOTrainer on GPUs, with a vLLM server."""
 
+import os
+
 from fmtkit.core.runner import Runner
+from fmtkit.training.config.config import Config
+from fmtkit.training.planning import gpus
 from fmtkit.training.planning.check import Subject, check_config
-from fmtkit.training.planning.types import Argument, Resolution
-from fmtkit.training.vllm.plan import ASYNC
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Argument, Launch, Resolution
 
 _TAKEN = frozenset(
     {
@@ -30,16 +34,11 @@ _INSTEAD = {
 }
 
 
-def is_async(chosen: Runner) -> bool:
-    """Return whether a runner is TRL's asynchronous trainer."""
-    return chosen.config == ASYNC
-
-
 @check_config(
-    "async_feature", "config", "keys that the asynchronous trainer does not support", section="rl"
+    "async_feature", "config", "keys that the asynchronous trainer does not support", section="grpo"
 )
 def _features(subject: Subject) -> list[str]:
-    if not is_async(subject.runner):
+    if not subject.runner.own_sampler:
         return []
     return [
         f"trl.{name}: TRL's AsyncGRPOTrainer does not take it; "
@@ -50,16 +49,19 @@ def _features(subject: Subject) -> list[str]:
 
 
 @check_config(
-    "async_server", "config", "vLLM inside the process of the asynchronous trainer", section="rl"
+    "async_server", "config", "vLLM inside the process of the asynchronous trainer", section="grpo"
 )
 def _server(subject: Subject) -> str | None:
-    if not is_async(subject.runner) or subject.config.text("trl.vllm_mode") != "colocate":
+    if not subject.runner.own_sampler or subject.config.text("trl.vllm_mode") != "colocate":
         return None
     return "trl.vllm_mode: colocate: the asynchronous trainer uses its own server; leave it out"
 
 
-def derive(out: Resolution) -> None:
-    """Set the arguments that the trainer knows under other names."""
+def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+    """Set the arguments that the asynchronous trainer knows under other names."""
+    del config, launching
+    if not chosen.own_sampler:
+        return
     interval = out.of("rl").get("vllm_sync_interval")
     if interval is not None:
         out.default("weight_sync_steps", interval.value, interval.origin)
@@ -71,6 +73,17 @@ def derive(out: Resolution) -> None:
         url = f"http://{_named(host.value if host else None)}:{port.value if port else 8000}"
         origin = (host or port or Argument("", None, "")).origin
         out.default("vllm_server_base_url", url, origin)
+
+
+def lacking_device(plan: Plan) -> str | None:
+    """Return why TRL's asynchronous trainer would find no GPU; None if it would, or does not train."""
+    if not plan.runner.own_sampler or gpus.visible(os.environ):
+        return None
+    return (
+        "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "
+        "and none is visible; nothing was loaded. trl.backend: sync needs none, and can prefetch answers "
+        "with trl.async_prefetch"
+    )
 
 
 def _named(host: object) -> str:

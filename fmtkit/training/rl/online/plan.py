@@ -6,37 +6,24 @@ It imports neither torch nor TRL, since a dry run uses it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fmtkit.core.errors import near_match
-from fmtkit.core.runner import OUR_FEATURES, TRL_FEATURES, Runner, methods
+from fmtkit.core.runner import TRL_FEATURES, Runner, methods, our_features
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.imports import places_of
 from fmtkit.training.planning.check import Subject, check_config
 from fmtkit.training.planning.launch import processes_of
 from fmtkit.training.planning.types import Launch, Resolution
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.grpo import async_plan, group_rule
-from fmtkit.training.rl.grpo.settings import GrpoSettings, read_settings
+from fmtkit.training.rl.online import group_rule
 from fmtkit.training.rl.rewards import entries, options
 from fmtkit.training.rl.rollouts import settings as rollouts
-
-IDLE: dict[str, object] = {
-    "async_prefetch": False,
-    "vllm_sync_interval": 1,
-    "vllm_lora_sync": False,
-    "vllm_sync": "nccl",
-    "replay_buffer_size": 0,
-    "reroll_start_fraction": 1.0,
-    "dynamic_sampling": False,
-    "max_failed_share": 0,
-}
-"""Features of fmtkit's own GRPO trainer -> the value that turns each off."""
 
 
 def features(config: Config) -> list[str]:
     """Return the keys that are set and that TRL's own trainers do not know."""
-    names = sorted(OUR_FEATURES - TRL_FEATURES)
-    values = {f"trl.{name}": (config.get(f"trl.{name}"), IDLE.get(name)) for name in names}
-    return [key for key, (value, idle) in values.items() if value not in (None, idle)]
+    values = {
+        f"trl.{name}": (config.get(f"trl.{name}"), idle) for name, idle in our_features().items()
+    }
+    return sorted(key for key, (value, idle) in values.items() if value not in (None, idle))
 
 
 def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
@@ -48,8 +35,6 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     functions = out.of("rl").get("reward_funcs")
     if functions is not None:
         out.of("rl")["reward_funcs"] = replace(functions, value=entries.resolved(functions.value))
-    if async_plan.is_async(chosen):
-        async_plan.derive(out)
 
 
 def _given(out: Resolution) -> dict[str, object]:
@@ -61,9 +46,9 @@ def _given(out: Resolution) -> dict[str, object]:
 )
 def _method(subject: Subject) -> str | None:
     chosen = subject.runner
-    if subject.config.text("trl.backend") != "async" or async_plan.is_async(chosen):
+    if subject.config.text("trl.backend") != "async" or chosen.own_sampler:
         return None
-    able = methods(lambda one: any(map(async_plan.is_async, one.variants.values())))
+    able = methods(lambda one: "async" in one.variants)
     return f"trl.backend: async: TRL has it only for {able}, not for {chosen.method}"
 
 
@@ -75,11 +60,12 @@ def _method(subject: Subject) -> str | None:
 )
 def _features(subject: Subject) -> Iterator[str]:
     chosen, given = subject.runner, _given(subject.resolution)
-    if async_plan.is_async(chosen):
+    if chosen.own_sampler:
         return
-    for name in sorted(OUR_FEATURES - chosen.features):
+    known = our_features()
+    for name in sorted({*TRL_FEATURES, *known} - chosen.features):
         value = given.get(name)
-        if value is not None and value != IDLE.get(name):
+        if value is not None and value != known.get(name):
             able = methods(lambda one: name in one.features)  # noqa: B023 - called at once
             yield (
                 f"trl.{name}: TRL's trainer for {chosen.method} has no such feature; it is for "
@@ -95,30 +81,8 @@ def _features(subject: Subject) -> Iterator[str]:
 )
 def _settings(subject: Subject) -> None:
     given = _given(subject.resolution)
-    read_settings(given)
     options.read_options(given)
     rollouts.read_settings(given, run="")
-
-
-@check_config(
-    "sampling_metric", "config", "a metric of dynamic sampling that is not a reward", section="rl"
-)
-def _metric(subject: Subject) -> str | None:
-    """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
-    given, config, chosen = _given(subject.resolution), subject.config, subject.runner
-    names = read_settings(given).dynamic_sampling_metric
-    elsewhere = given.get("environment_factory") or "rewards" in chosen.provided(config)
-    if not names or elsewhere or "rewards" not in chosen.needs:
-        return None
-    places = places_of(config.source)
-    rewards = entries.read(naming.others(config.get("trl.reward_funcs")), places)
-    known = {name for entry in rewards for name in (entry.label, entry.name)}
-    wrong = next((name for name in names if name not in known), None)
-    if wrong is None:
-        return None
-    near = near_match(wrong, known)
-    advice = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
-    return f"trl.dynamic_sampling_metric: no reward named {wrong!r}; {advice}"
 
 
 @check_config(
@@ -129,23 +93,11 @@ def _metric(subject: Subject) -> str | None:
 )
 def _groups(subject: Subject) -> None:
     chosen, out = subject.runner, subject.resolution
-    if not chosen.group or async_plan.is_async(chosen) or _is_open(subject.config, out):
+    if not chosen.group or chosen.own_sampler or _is_open(subject.config, out):
         return
     processes = processes_of(subject.config, subject.launching)
     numbers = group_rule.batches_of(chosen, out, processes)
-    group_rule.check(numbers, _whole_groups(chosen, read_settings(_given(out))))
-
-
-@check_config("replay_reference", "config", "a replay buffer with `sync_ref_model`", section="rl")
-def _replay(subject: Subject) -> str | None:
-    moving = subject.resolution.trainer.get("sync_ref_model")
-    replays = read_settings(_given(subject.resolution)).replays
-    if async_plan.is_async(subject.runner) or not replays or not moving or moving.value is not True:
-        return None
-    return (
-        "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "
-        "sync_ref_model changes; leave one of them out"
-    )
+    group_rule.check(numbers, _whole_groups(chosen, subject.config))
 
 
 @check_config(
@@ -167,9 +119,8 @@ def _is_open(config: Config, out: Resolution) -> bool:
     return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
 
 
-def _whole_groups(chosen: Runner, settings: GrpoSettings) -> str | None:
+def _whole_groups(chosen: Runner, config: Config) -> str | None:
+    """Return what needs all answers to a prompt in one process: the method, or a key; None for nothing."""
     if chosen.whole_groups:
         return chosen.method
-    if settings.replays:
-        return "trl.replay_buffer_size"
-    return "trl.reroll_start_fraction" if settings.rerolls else None
+    return next((key for part in chosen.hooks("whole_groups") for key in part(config)), None)

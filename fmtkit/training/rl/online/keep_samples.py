@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fmtkit.training.rl.grpo import samples_page
-from fmtkit.training.rl.grpo.samples import REWARD, ROWS, Row, SampleTable, following
+from fmtkit.training.rl.online import samples_page
+from fmtkit.training.rl.online.samples import REWARD, ROWS, Row, SampleTable, following
 
 _ANSWERED = frozenset({"reward", "objective/scores"})
 """Metrics that TRL's trainers log for answers: one for GRPO and RLOO, the other for online DPO."""

@@ -11,9 +11,9 @@ from trl import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.grpo.replay import importance_ratio
-from fmtkit.training.rl.grpo.settings import GrpoSettings
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.runners.grpo_features.replay import importance_ratio
+from fmtkit.runners.grpo_features.settings import GrpoSettings
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 GROUP = 4

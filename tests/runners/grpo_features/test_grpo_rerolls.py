@@ -5,8 +5,8 @@ import math
 import pytest
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.grpo.rerolls import WAITING, Rerolls, failed
-from fmtkit.training.rl.grpo.settings import read_settings
+from fmtkit.runners.grpo_features.rerolls import WAITING, Rerolls, failed
+from fmtkit.runners.grpo_features.settings import read_settings
 
 NAN = math.nan
 

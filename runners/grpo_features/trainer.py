@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from fmtkit.training.rl.failed_samples import FailedSamples
-from fmtkit.training.rl.grpo import zero_advantage
-from fmtkit.training.rl.grpo.dynamic_sampling import DynamicSampling
-from fmtkit.training.rl.grpo.group_rule import check_whole_groups
-from fmtkit.training.rl.grpo.replay import Replay
-from fmtkit.training.rl.grpo.rerolls import Rerolls
-from fmtkit.training.rl.grpo.settings import GrpoSettings
+from fmtkit.training.rl.online.group_rule import check_whole_groups
 from fmtkit.training.rl.rewards import Rewards
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+
+from . import zero_advantage
+from .dynamic_sampling import DynamicSampling
+from .replay import Replay
+from .rerolls import Rerolls
+from .settings import GrpoSettings
 
 Row = dict[str, Any]
 

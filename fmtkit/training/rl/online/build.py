@@ -1,8 +1,7 @@
-"""From a job to the trainer of an online method: its rewards, rollouts and features."""
+"""From a job to the trainer of an online method: its rewards, and how its answers are made."""
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,88 +10,43 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.building.build import Parts, build_trainer, load_class, trainer_inputs
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
-from fmtkit.training.rl.grpo import tool_templates
-from fmtkit.training.rl.grpo.keep_samples import keeper
-from fmtkit.training.rl.grpo.samples import FILE, SampleTable
-from fmtkit.training.rl.grpo.settings import read_settings
+from fmtkit.training.rl.online import tool_templates
+from fmtkit.training.rl.online.keep_samples import keeper
+from fmtkit.training.rl.online.samples import FILE, SampleTable
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
 from fmtkit.training.rl.rollouts.file_sync import connect, connecting
-from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.loading import rollout_objects
 from fmtkit.training.rl.rollouts.server import TIMEOUT, asks_server
 from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
 
 
-def build_grpo(job: Job, parts: Parts) -> Any:
-    """Make fmtkit's GRPO trainer, or one that is derived from it."""
-    return watched(job, load_class(parts.runner.trainer)(**online_inputs(job, parts)))
-
-
 def build_online(job: Job, parts: Parts) -> Any:
     """Make a trainer that takes `reward_funcs` as TRL's do, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    rewards = _rewards(job, parts, _environment(job, parts))
+    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
+    rewards = rewards_for(job, parts, environment_of(job, parts))
     make = partial(trainer_class, **inputs, reward_funcs=rewards.functions)
-    return watched(job, _guarded(job, make))
+    return watched(job, with_server(job, make))
 
 
 def build_sampling(job: Job, parts: Parts) -> Any:
     """Make TRL's own trainer of a method that samples answers without rewards."""
-    return _guarded(job, partial(build_trainer, job, parts))
+    return with_server(job, partial(build_trainer, job, parts))
 
 
 def build_trls_own(job: Job, parts: Parts) -> Any:
-    """Make TRL's own trainer with the run's rewards, on a TRL that fmtkit's trainer was not made for."""
+    """Make TRL's own trainer with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    rewards = _rewards(job, parts, None)
+    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
+    rewards = rewards_for(job, parts, environment_of(job, parts))
     # Nothing leaves a failed sample out of TRL's loss.
     rewards.end_at_a_failure()
     # Online DPO calls coroutine functions without awaiting them.
     functions = rewards.waited_for
-    return _guarded(job, partial(trainer_class, **inputs, reward_funcs=functions))
+    return with_server(job, partial(trainer_class, **inputs, reward_funcs=functions))
 
 
-def build_rloo(job: Job, parts: Parts) -> Any:
-    """Make fmtkit's RLOO trainer, with the run's rewards."""
-    trainer_class = load_class(parts.runner.trainer)
-    section = job.sections.get("rl", {})
-    inputs = trainer_inputs(job, parts, trainer_class) | _objects(job, parts)
-    gym = _environment(job, parts)
-    rewards = _rewards(job, parts, gym)
-    make = partial(
-        trainer_class,
-        **inputs,
-        reward_funcs=rewards.functions,
-        rewards=rewards,
-        features=read_settings(section),
-        max_failed_share=_share(section, gym),
-    )
-    return watched(job, _guarded(job, make))
-
-
-def build_online_dpo(job: Job, parts: Parts) -> Any:
-    """Make an online DPO trainer with the run's rewards."""
-    trainer_class = load_class(parts.runner.trainer)
-    gym = _environment(job, parts)
-    rewards = _rewards(job, parts, gym)
-    inputs = trainer_inputs(job, parts, trainer_class)
-    if rewards.judge is not None:
-        # Two answers without a reward are a pair for it, the first of which is the better one.
-        rewards.judge.is_fatal = True
-    # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
-    make = partial(
-        trainer_class,
-        **inputs,
-        reward_funcs=rewards.waited_for,
-        rewards=rewards,
-        max_failed_share=_share(job.sections.get("rl", {}), gym),
-    )
-    return watched(job, _guarded(job, make))
-
-
-def _guarded(job: Job, make: Callable[[], Any]) -> Any:
+def with_server(job: Job, make: Callable[[], Any]) -> Any:
     """Make a trainer; if it uses a vLLM server, each request gets a time limit."""
     if not asks_server(job.trainer):
         return make()
@@ -116,46 +70,24 @@ def _resumed(job: Job) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
-    """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
-    section = job.sections.get("rl", {})
-    gym = _environment(job, parts)
-    out = {
-        **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
-        **_objects(job, parts),
-        "rewards": _rewards(job, parts, gym),
-        "features": read_settings(section),
-        "rollouts": read_rollouts(job.of_rollouts(), run=job.run),
-    }
-    if out.get("environment_factory"):
-        timings = out["rewards"].failures.timings
-        out["environment_factory"] = guarded(out["environment_factory"], out["rollouts"], timings)
-    if gym is not None:
-        out["rollouts"] = replace(out["rollouts"], masked_share=_share(section, gym))
-    if gym is not None and gym.rollout is not None:
-        out["rollout_func"] = gym.rollout
-        out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
-    return out
-
-
-def _environment(job: Job, parts: Parts) -> ExternalEnvironment | None:
+def environment_of(job: Job, parts: Parts) -> ExternalEnvironment | None:
     """Return what a section of the method has in place of rewards; None where the run has no such thing."""
     opened = (make(job, parts.tokenizer) for make in parts.runner.hooks("environment"))
     return next((one for one in opened if one is not None), None)
 
 
-def _share(section: Mapping[str, Any], gym: ExternalEnvironment | None) -> float:
+def share_of(section: Mapping[str, Any], environment: ExternalEnvironment | None) -> float:
     """Return the share of samples that may fail; with an environment, it is 1 by default.
 
     If all of them fail, the run always ends.
     """
     share = section.get("max_failed_share")
     if share is None:
-        return 0.0 if gym is None else 1.0
+        return 0.0 if environment is None else 1.0
     return float(share)
 
 
-def _objects(job: Job, parts: Parts) -> dict[str, Any]:
+def objects_of(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the user's tools, environments and rollout function."""
     section = job.sections.get("rl", {})
     out = rollout_objects(section, [Path(place) for place in job.places])
@@ -184,13 +116,13 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
         raise OptionError(f"{origin}: {tool_templates.CANNOT_READ}") from error
 
 
-def _rewards(job: Job, parts: Parts, gym: ExternalEnvironment | None) -> Rewards:
+def rewards_for(job: Job, parts: Parts, environment: ExternalEnvironment | None) -> Rewards:
     """Load the rewards of a run."""
     section = job.sections.get("rl", {})
     # An environment has rewards of its own, which TRL weighs alongside these.
     needs_rewards = "rewards" in parts.runner.needs and not section.get("environment_factory")
-    if gym is not None:
-        rewards = gym.rewards(job)
+    if environment is not None:
+        rewards = environment.rewards(job)
     elif needs_rewards:
         rewards = rewards_of(job)
     else:

@@ -7,7 +7,7 @@ from fmtkit.core.runner import TRLS_OWN, Runner
 _OURS = Runner(
     method="online_dpo",
     tables=("Prompt",),
-    trainer="fmtkit.training.rl.grpo.online_dpo:FmtkitOnlineDPOTrainer",
+    trainer="fmtkit.runners.online_dpo.trainer:FmtkitOnlineDPOTrainer",
     config="trl.experimental.online_dpo:OnlineDPOConfig",
     about="prefer the better of the model's own answers",
     trl=">=1.16,<1.17",
@@ -16,7 +16,7 @@ _OURS = Runner(
     features=frozenset({"max_failed_share", "vllm_sync"}),
     # It inherits transformers' evaluation step, which gives the model prompts as if they were its inputs.
     evaluates=False,
-    build="fmtkit.training.rl.grpo.build:build_online_dpo",
+    build="fmtkit.runners.online_dpo.build:build_online_dpo",
 )
 
 RUNNER = replace(
@@ -27,7 +27,7 @@ RUNNER = replace(
             trainer="trl.experimental.online_dpo:OnlineDPOTrainer",
             trl=">=1.8,<2",
             features=frozenset(),
-            build="fmtkit.training.rl.grpo.build:build_trls_own",
+            build="fmtkit.training.rl.online.build:build_trls_own",
         )
     },
 )

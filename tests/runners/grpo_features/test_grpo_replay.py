@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import tensor
 
-from fmtkit.training.rl.grpo.replay import Replay, ReplayBuffer, importance_ratio, placed, rows_of
+from fmtkit.runners.grpo_features.replay import (
+    Replay,
+    ReplayBuffer,
+    importance_ratio,
+    placed,
+    rows_of,
+)
 
 PAD = 0
 

@@ -13,7 +13,7 @@ from datasets import Dataset
 from ebft_toys import tiny_model, word_tokenizer
 from trl import GRPOConfig
 
-from fmtkit.training.rl.grpo.trainer import FmtkitGRPOTrainer
+from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 
 FIRST = [0.0, 1.0, 2.0, 3.0, 1.0, 0.0, 0.0, 1.0]
 SECOND = [3.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]

@@ -1,0 +1,1 @@
+"""Group relative policy optimisation by TRL's trainers, the asynchronous one too."""

@@ -1,0 +1,65 @@
+"""From a job to fmtkit's trainers of GRPO and RLOO: TRL's, with replay, re-rolling and dynamic sampling."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fmtkit.training.building.build import Parts, load_class, trainer_inputs
+from fmtkit.training.planning.job import Job
+from fmtkit.training.rl.online.build import (
+    environment_of,
+    objects_of,
+    rewards_for,
+    share_of,
+    watched,
+    with_server,
+)
+from fmtkit.training.rl.rollouts.guarded_environments import guarded
+from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+
+from .settings import read_settings
+
+
+def build_grpo(job: Job, parts: Parts) -> Any:
+    """Make fmtkit's GRPO trainer, or one that is derived from it."""
+    return watched(job, load_class(parts.runner.trainer)(**online_inputs(job, parts)))
+
+
+def build_rloo(job: Job, parts: Parts) -> Any:
+    """Make fmtkit's RLOO trainer, with the run's rewards."""
+    trainer_class = load_class(parts.runner.trainer)
+    section = job.sections.get("rl", {})
+    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
+    gym = environment_of(job, parts)
+    rewards = rewards_for(job, parts, gym)
+    make = partial(
+        trainer_class,
+        **inputs,
+        reward_funcs=rewards.functions,
+        rewards=rewards,
+        features=read_settings(section),
+        max_failed_share=share_of(section, gym),
+    )
+    return watched(job, with_server(job, make))
+
+
+def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
+    """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
+    section = job.sections.get("rl", {})
+    gym = environment_of(job, parts)
+    out = {
+        **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
+        **objects_of(job, parts),
+        "rewards": rewards_for(job, parts, gym),
+        "features": read_settings(section),
+        "rollouts": read_rollouts(job.of_rollouts(), run=job.run),
+    }
+    if out.get("environment_factory"):
+        timings = out["rewards"].failures.timings
+        out["environment_factory"] = guarded(out["environment_factory"], out["rollouts"], timings)
+    if gym is not None:
+        out["rollouts"] = replace(out["rollouts"], masked_share=share_of(section, gym))
+    if gym is not None and gym.rollout is not None:
+        out["rollout_func"] = gym.rollout
+        out["rollouts"] = replace(out["rollouts"], lora_name=gym.policy)
+    return out

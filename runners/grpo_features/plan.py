@@ -1,0 +1,78 @@
+"""The plan of what fmtkit's trainers of GRPO and RLOO do beyond TRL's: checks of its keys.
+
+It imports neither torch nor TRL, since a dry run uses it.
+"""
+
+from collections.abc import Iterator
+
+from fmtkit.core.errors import near_match
+from fmtkit.training.config.config import Config
+from fmtkit.training.config.imports import places_of
+from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.rl.dialogs import naming
+from fmtkit.training.rl.rewards import entries
+
+from .settings import GrpoSettings, read_settings
+
+
+def settings_of(config: Config) -> GrpoSettings:
+    """Return the settings of a configuration; raise OptionError for values that no run can use."""
+    names = GrpoSettings.__dataclass_fields__
+    return read_settings({name: config.get(f"trl.{name}") for name in names})
+
+
+def whole_groups(config: Config) -> Iterator[str]:
+    """Yield the keys that need all answers to a prompt in one process."""
+    settings = settings_of(config)
+    if settings.replays:
+        yield "trl.replay_buffer_size"
+    if settings.rerolls:
+        yield "trl.reroll_start_fraction"
+
+
+@check_config(
+    "online_settings",
+    "config",
+    "values of replay, re-rolling and dynamic sampling that no run can use",
+    section="grpo_features",
+)
+def _settings(subject: Subject) -> None:
+    settings_of(subject.config)
+
+
+@check_config(
+    "sampling_metric",
+    "config",
+    "a metric of dynamic sampling that is not a reward",
+    section="grpo_features",
+)
+def _metric(subject: Subject) -> str | None:
+    """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
+    config, chosen = subject.config, subject.runner
+    names = settings_of(config).dynamic_sampling_metric
+    elsewhere = config.get("trl.environment_factory") or "rewards" in chosen.provided(config)
+    if not names or elsewhere or "rewards" not in chosen.needs:
+        return None
+    places = places_of(config.source)
+    rewards = entries.read(naming.others(config.get("trl.reward_funcs")), places)
+    known = {name for entry in rewards for name in (entry.label, entry.name)}
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is None:
+        return None
+    near = near_match(wrong, known)
+    advice = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
+    return f"trl.dynamic_sampling_metric: no reward named {wrong!r}; {advice}"
+
+
+@check_config(
+    "replay_reference", "config", "a replay buffer with `sync_ref_model`", section="grpo_features"
+)
+def _replay(subject: Subject) -> str | None:
+    moving = subject.resolution.trainer.get("sync_ref_model")
+    replays = settings_of(subject.config).replays
+    if not replays or not moving or moving.value is not True:
+        return None
+    return (
+        "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "
+        "sync_ref_model changes; leave one of them out"
+    )

@@ -1,0 +1,34 @@
+"""From a job to the trainer of online DPO, with the run's rewards."""
+
+from functools import partial
+from typing import Any
+
+from fmtkit.training.building.build import Parts, load_class, trainer_inputs
+from fmtkit.training.planning.job import Job
+from fmtkit.training.rl.online.build import (
+    environment_of,
+    rewards_for,
+    share_of,
+    watched,
+    with_server,
+)
+
+
+def build_online_dpo(job: Job, parts: Parts) -> Any:
+    """Make an online DPO trainer with the run's rewards."""
+    trainer_class = load_class(parts.runner.trainer)
+    gym = environment_of(job, parts)
+    rewards = rewards_for(job, parts, gym)
+    inputs = trainer_inputs(job, parts, trainer_class)
+    if rewards.judge is not None:
+        # Two answers without a reward are a pair for it, the first of which is the better one.
+        rewards.judge.is_fatal = True
+    # TRL 1.16's OnlineDPOTrainer calls coroutine functions without awaiting them.
+    make = partial(
+        trainer_class,
+        **inputs,
+        reward_funcs=rewards.waited_for,
+        rewards=rewards,
+        max_failed_share=share_of(job.sections.get("rl", {}), gym),
+    )
+    return watched(job, with_server(job, make))
