@@ -69,7 +69,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 from fmtkit.training.run import process
-process._quiet()
+process.quiet()
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from rewards import length

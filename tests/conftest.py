@@ -129,5 +129,5 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     from fmtkit.training.run import process
 
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)

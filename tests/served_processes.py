@@ -18,7 +18,7 @@ from fmtkit.training.run import process
 
 
 def main(model: str, folder: Path, port: int, ahead: bool) -> None:
-    process._quiet()
+    process.quiet()
     seen = []
 
     def scored(completion_ids, prompts, **_):

@@ -308,6 +308,25 @@ def test_grpo_and_dpo_are_planned_where_a_folder_of_runners_is_gone(
     assert run_in(copy, folder, "-c", f"import fmtkit.runners.{gone[0]}").returncode != 0
 
 
+def test_a_folder_of_runners_is_a_section_and_nothing_else_is_touched(folder: Path) -> None:
+    copy = copied_without(folder)
+    arena = copy / "fmtkit" / "runners" / "arena"
+    arena.mkdir()
+    for name, text in {"__init__": "", "section": SECTION, "keys": KEYS, "plan": PLAN}.items():
+        moved = text.replace("acme_arena.", "fmtkit.runners.arena.")
+        (arena / f"{name}.py").write_text(moved.replace(', "fmtkit.runners.arena.run"', ""))
+    config = CONFIG | {"arena": {"url": "http://a"}}
+    (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+    planned = run_in(copy, folder, "-m", "fmtkit", *PLANNED)
+    assert "the arena at http://a judges grpo" in json.loads(planned.stdout)["notes"]
+    wrong = CONFIG | {"arena": {"players": 1}}
+    (folder / "run.yaml").write_text(json.dumps(wrong), encoding="utf-8")
+    assert "nobody plays alone" in run_in(copy, folder, "-m", "fmtkit", *PLANNED).stderr
+    page = run_in(copy, folder, "-m", "fmtkit.training.config_page", "config.md")
+    assert page.returncode == 0, page.stderr
+    assert "| `arena.url` |" in (folder / "config.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_dpo_and_grpo_train_where_all_these_folders_are_gone(folder: Path) -> None:
     model = tiny.make_model(folder / "tiny", template=tiny.TEMPLATE)

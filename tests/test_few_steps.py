@@ -24,7 +24,7 @@ ROWS = 60
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"))
 
 

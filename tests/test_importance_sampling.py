@@ -24,7 +24,7 @@ SAMPLED = [-1.0, -3.5, -0.5]
 @pytest.fixture(scope="session")
 def trainer(tmp_path_factory):
     """A trainer whose sampler and whose model give every answer the probabilities of the example."""
-    process._quiet()
+    process.quiet()
     folder = tmp_path_factory.mktemp("run")
     model = tiny.make_model(folder / "model", template=tiny.TEMPLATE)
     made = scripted.make_trainer(model, folder)

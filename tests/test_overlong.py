@@ -143,7 +143,7 @@ def test_every_method_that_cuts_has_a_source_here():
 @pytest.mark.parametrize(("method", "way"), CUTTING)
 def test_a_trainer_cuts_what_is_too_long_and_loses_no_row_in_silence(method, way, tmp_path, model):
     plan = planning.plan(keys_of(tmp_path, model, method, way))
-    remarks = training_run._prepare(plan, resume=False, rebuild=False)
+    remarks = training_run.prepare(plan, resume=False, rebuild=False)
     assert any("the trainer cuts them" in remark for remark in remarks)
     (report,) = (tmp_path / "run" / "data").glob("*/report.json")
     said = json.loads(report.read_text())
@@ -153,7 +153,7 @@ def test_a_trainer_cuts_what_is_too_long_and_loses_no_row_in_silence(method, way
     assert rows == said["converted"]
     from fmtkit.training.planning import job
 
-    process._quiet()
+    process.quiet()
     work = job.read(tmp_path / "run")
     parts = build.parts_of(work, [])
     trainer = build.make_trainer(work, parts)
@@ -187,5 +187,5 @@ def test_packing_cuts_the_end(tmp_path, model):
 def test_truncate_is_advised_where_it_works(method, advised, tmp_path, model):
     keys = {**keys_of(tmp_path, model, method, "drop"), "sequence_len": 2}
     with pytest.raises(OptionError, match="all 4 rows are longer than 2 tokens") as caught:
-        training_run._prepare(planning.plan(keys), resume=False, rebuild=False)
+        training_run.prepare(planning.plan(keys), resume=False, rebuild=False)
     assert ("excess_length_strategy: truncate-end" in str(caught.value)) is advised

@@ -97,7 +97,7 @@ def test_math_verify_knows_what_the_builtin_does_not(answer, reference):
 @pytest.mark.slow
 def test_an_expression_that_never_ends_is_stopped_and_is_not_the_same(monkeypatch):
     pytest.importorskip("math_verify")
-    monkeypatch.setattr(math_verifier, "_SECONDS", 3.0)
+    monkeypatch.setattr(math_verifier, "SECONDS", 3.0)
     math_verifier._worker.cache_clear()
     reward = accuracy(verifier="math_verify")
     endless = r"\boxed{9^{9^{9^{9^{9}}}}+x}"

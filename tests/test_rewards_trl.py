@@ -31,7 +31,7 @@ def forms(prompts, completions, **kwargs):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    process._quiet()
+    process.quiet()
     monkeypatch.setattr(online, "REWARDS", online.REWARDS + REWARDS)
 
 

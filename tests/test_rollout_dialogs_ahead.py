@@ -24,7 +24,7 @@ ENDING = "<|im_end|>"
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
     """A tiny model whose template can write tool calls."""
-    process._quiet()
+    process.quiet()
     template = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
     folder = tmp_path_factory.mktemp("caller")
     return tiny.make_model(folder, template=template.read_text(encoding="utf-8"))

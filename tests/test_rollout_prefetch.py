@@ -228,7 +228,7 @@ def test_a_generation_that_hangs_does_not_keep_the_run_from_ending(
     model, tokenizer, tmp_path, monkeypatch
 ):
 
-    monkeypatch.setattr(producer, "_JOIN_SECONDS", 0.05)
+    monkeypatch.setattr(producer, "JOIN_SECONDS", 0.05)
     never = threading.Event()
     script = scripted.Script(tokenizer, lambda number: number and never.wait(60))
     trainer = scripted.make_trainer(

@@ -42,7 +42,7 @@ STANFORD = (
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
 def any_model(request, tmp_path_factory):
     """A model whose tokenizer begins each text with a BOS, and one whose does not."""
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
 
 
@@ -52,7 +52,7 @@ BOS_TOO = [False, pytest.param(True, marks=pytest.mark.slow)]
 @pytest.fixture(scope="module", params=BOS_TOO, ids=["plain", "bos"])
 def model(request, tmp_path_factory):
     """The same for what is trained on of a template's text, whose BOS test_training_masks looks at."""
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
 
 

@@ -103,7 +103,7 @@ def config_of(folder: Path, model: str, *, adapter: bool = False, **keys) -> Pat
 
 def prepared(config: Path, *overrides: str, resume: bool) -> list[str]:
     plan = planning.plan(config, overrides)
-    return runs._prepare(plan, resume=resume, rebuild=False)
+    return runs.prepare(plan, resume=resume, rebuild=False)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def keys_of(folder: Path, model: object, **keys) -> dict[str, object]:
 def prepared(keys: dict[str, object]) -> Path:
     plan = planning.plan(keys)
     tiny.check(plan)
-    training_run._prepare(plan, resume=False, rebuild=False)
+    training_run.prepare(plan, resume=False, rebuild=False)
     return plan.run
 
 
@@ -263,7 +263,7 @@ def test_weights_are_loaded_in_bfloat16(adapter, model, tmp_path):
     run = prepared(keys_of(tmp_path, model, bf16=True, **({"adapter": adapter} if adapter else {})))
     from fmtkit.training.planning import job
 
-    process._quiet()
+    process.quiet()
     work = job.read(run)
     trainer = build.make_trainer(work, build.parts_of(work, []))
     base = [p.dtype for n, p in trainer.model.named_parameters() if "lora" not in n]

@@ -124,8 +124,8 @@ def test_context_parallelism_splits_each_sequence():
 def test_a_gpu_may_be_there_where_a_driver_is(
     environment, drivers, expected, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(gpus, "_DRIVER", tmp_path / "nvidia")
-    monkeypatch.setattr(gpus, "_OTHERS", (tmp_path / "kfd", tmp_path / "dxg"))
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "nvidia")
+    monkeypatch.setattr(gpus, "OTHERS", (tmp_path / "kfd", tmp_path / "dxg"))
     for name in drivers:
         (tmp_path / name).touch()
     assert gpus.may_be_there(environment) is expected

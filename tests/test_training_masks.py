@@ -48,7 +48,7 @@ UNMARKED = OWN_END.replace("{% generation %}", "").replace("{% endgeneration %}"
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bos"])
 def model(request, tmp_path_factory):
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), bos=request.param)
 
 

@@ -97,7 +97,7 @@ def prepared(config, **options):
     from fmtkit.training.planning import plan as planning
 
     plan = planning.plan(config)
-    runs._prepare(plan, resume=options.get("resume", False), rebuild=False)
+    runs.prepare(plan, resume=options.get("resume", False), rebuild=False)
     return plan
 
 

@@ -106,7 +106,7 @@ def test_an_adapter_is_sent_merged_under_the_names_of_the_model(model, tmp_path)
 
 
 def test_large_models_are_written_in_parts_and_one_version_stays(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(file_sync, "_SHARD_BYTES", 1 << 16)
+    monkeypatch.setattr(file_sync, "SHARD_BYTES", 1 << 16)
     stub = Reloading(model)
     with vllm.serving(stub) as port:
         files = WeightFiles(Server(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)

@@ -143,7 +143,7 @@ def test_one_sigterm_ends_a_run_that_waits_for_a_frozen_server(tmp_path, package
 
 
 def test_a_request_has_a_time_limit_though_the_server_is_well(monkeypatch):
-    monkeypatch.setattr(lifeline, "_LOOK", 0.01)
+    monkeypatch.setattr(lifeline, "LOOK_SECONDS", 0.01)
     with vllm.serving(vllm.Stub("a/m")) as port:
         line = Lifeline(Server(f"http://127.0.0.1:{port}"), 60, request_seconds=0.05)
         told = r"took more than 0\.05 s for a request; .* raise trl\.vllm_request_timeout"
@@ -179,9 +179,9 @@ class Stalled(vllm.Stub):
 
 def waited(stub: Stalled, patch: pytest.MonkeyPatch, **limits: float) -> bool:
     """Wait for an answer that comes once the server was asked for a token three times."""
-    for name, seconds in (("_LOOK", 0.01), ("_PROBE", 0.01)):
+    for name, seconds in (("LOOK_SECONDS", 0.01), ("PROBE_SECONDS", 0.01)):
         patch.setattr(lifeline, name, seconds)
-    patch.setattr(lifeline, "_TOKEN_ANSWER", 60 if stub.answers else 0.05)
+    patch.setattr(lifeline, "TOKEN_ANSWER", 60 if stub.answers else 0.05)
     with vllm.serving(stub) as port:
         line = Lifeline(Server(f"http://127.0.0.1:{port}"), 0, **limits)
         try:
@@ -216,7 +216,7 @@ def test_only_the_time_limit_of_a_request_ends_the_wait_for(monkeypatch, tokens)
 
 
 def test_a_signal_ends_the_waiting_for_an_answer_and_for_a_server_that_is_gone(monkeypatch):
-    monkeypatch.setattr(lifeline, "_LOOK", 0.01)
+    monkeypatch.setattr(lifeline, "LOOK_SECONDS", 0.01)
     with vllm.serving(vllm.Stub("a/m")) as port:
         line = Lifeline(Server(f"http://127.0.0.1:{port}"), 600, is_stopped=lambda: True)
         with pytest.raises(StoppedError):

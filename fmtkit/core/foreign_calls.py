@@ -24,7 +24,7 @@ _AGAIN = 1.0
 """Seconds until a call that swallowed the interrupt is interrupted again."""
 GRACE = 30.0
 """Seconds that a call has to end after the first interrupt."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 """Seconds before the first retry; each further one waits twice as long, up to the longest."""
 _SHORTEST = 1.0
 """Seconds that a part of a batch may take at least, if the whole batch may."""
@@ -151,7 +151,7 @@ def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception]
     Example:
         answer = retried(lambda: within(30, partial(environment.step, action)), retries=2)
     """
-    pause = _FIRST_PAUSE
+    pause = FIRST_PAUSE
     for _ in range(retries):
         try:
             return call()

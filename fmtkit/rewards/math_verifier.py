@@ -15,7 +15,7 @@ from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rewards.equality import expression, expressions
 
 _TARGET = "fmtkit.rewards.math_verifier:serve"
-_SECONDS = 10.0
+SECONDS = 10.0
 _LONGEST = 4000
 """Characters of the longest expression that is compared; longer ones are not equal to any."""
 _DIGITS = 30
@@ -52,7 +52,7 @@ def _asked(what: str, *texts: str) -> object:
 
 @cache
 def _worker() -> Worker:
-    return Worker(_TARGET, {}, Limits(seconds=_SECONDS))
+    return Worker(_TARGET, {}, Limits(seconds=SECONDS))
 
 
 def serve(setup: Mapping[str, Any]) -> Serve:

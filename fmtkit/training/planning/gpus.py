@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-_DRIVER = Path("/proc/driver/nvidia/gpus")
-_OTHERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+DRIVER = Path("/proc/driver/nvidia/gpus")
+OTHERS = (Path("/dev/kfd"), Path("/dev/dxg"))
 """Drivers of AMD, and of NVIDIA under Windows."""
 
 
@@ -12,7 +12,7 @@ def visible(environment: Mapping[str, str]) -> list[str]:
     """Return the GPUs that CUDA would show to a process, by index or by UUID; none without a driver."""
     named = environment.get("CUDA_VISIBLE_DEVICES")
     if named is None:
-        return [str(number) for number in range(len(list(_DRIVER.glob("*"))))]
+        return [str(number) for number in range(len(list(DRIVER.glob("*"))))]
     out = []
     for part in (part.strip() for part in named.split(",")):
         # CUDA ignores what follows a device that is not there.
@@ -26,9 +26,9 @@ def may_be_there(environment: Mapping[str, str]) -> bool:
     """Return whether a process may find a GPU: one is visible, or a driver exists that cannot be queried."""
     if is_known(environment):
         return bool(visible(environment))
-    return any(driver.exists() for driver in _OTHERS)
+    return any(driver.exists() for driver in OTHERS)
 
 
 def is_known(environment: Mapping[str, str]) -> bool:
     """Return whether the number of GPUs is known: named by the environment, or by an NVIDIA driver."""
-    return "CUDA_VISIBLE_DEVICES" in environment or _DRIVER.is_dir()
+    return "CUDA_VISIBLE_DEVICES" in environment or DRIVER.is_dir()

@@ -1,9 +1,7 @@
 """Draws the curves of a run: metrics.jsonl as a picture."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,74 +56,25 @@ def draw(run: Path, own: Sequence[str] = ()) -> Path | None:
     from matplotlib.figure import Figure
 
     rows = -(-len(curves) // _COLUMNS)
-    width, height = _WIDTH * _COLUMNS, _HEIGHT * rows
-    figure = Figure(figsize=(width, height))
-    # All panels share one Axes with inches as units: an Axes for each takes twice as long.
-    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
-    axes.set_axis_off()
-    for number, (name, points) in enumerate(curves.items()):
-        row, column = divmod(number, _COLUMNS)
-        _panel(axes, name, points, (column * _WIDTH, height - (row + 1) * _HEIGHT))
+    figure = Figure(figsize=(_WIDTH * _COLUMNS, _HEIGHT * rows), layout="constrained")
+    panels = iter(figure.subplots(rows, _COLUMNS, squeeze=False).flat)
+    for (name, points), panel in zip(curves.items(), panels, strict=False):
+        _draw(panel, name, points)
+    for panel in panels:
+        panel.set_axis_off()
     path = run / PICTURE
     # Without the version of matplotlib, equal runs have equal pictures.
     figure.savefig(path, dpi=110, metadata={"Software": None})
     return path
 
 
-def _panel(
-    axes: Any, name: str, points: Sequence[tuple[float, float]], corner: tuple[float, float]
-) -> None:
-    """Draw one metric with its grid into a panel of _WIDTH · _HEIGHT inches from its lower left."""
-    from matplotlib.collections import LineCollection
-
-    finite = [point for point in points if math.isfinite(point[1])] or [(points[0][0], 0.0)]
-    steps = [step for step, _ in finite]
-    across = _Scale.of(steps, corner[0] + 0.55, _WIDTH - 0.7, integer=True)
-    up = _Scale.of([value for _, value in finite], corner[1] + 0.3, _HEIGHT - 0.65)
-    grid = [[(across.at(tick), up.low), (across.at(tick), up.high)] for tick in across.ticks]
-    grid += [[(across.low, up.at(tick)), (across.high, up.at(tick))] for tick in up.ticks]
-    axes.add_collection(LineCollection(grid, colors="0.8", linewidths=0.4))
-    box = [(across.low, up.low), (across.low, up.high), (across.high, up.high)]
-    box += [(across.high, up.low), (across.low, up.low)]
-    line = [(across.at(step), up.at(value)) for step, value in finite]
-    axes.add_collection(
-        LineCollection([box, line], colors=["0.2", "C0"], linewidths=[0.8, 1.2], capstyle="round")
-    )
-    axes.text((across.low + across.high) / 2, up.high + 0.07, name, fontsize=9, ha="center")
-    for tick in across.ticks:
-        axes.text(across.at(tick), up.low - 0.15, f"{tick:g}", fontsize=7, ha="center")
-    for tick in up.ticks:
-        where = across.low - 0.05, up.at(tick)
-        axes.text(*where, f"{tick:g}", fontsize=7, ha="right", va="center")
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """A scale of the plot: `first` at `low` inches, `last` at `high`."""
-
-    first: float
-    last: float
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    @classmethod
-    def of(
-        cls, values: Sequence[float], low: float, inches: float, *, integer: bool = False
-    ) -> "_Scale":
-        """Return the scale of these values, with a margin at both ends."""
-        from matplotlib.ticker import MaxNLocator
-
-        first, last = min(values), max(values)
-        room = 0.05 * (last - first) or 0.05 * abs(first) or 1.0
-        first, last = first - room, last + room
-        ticks = [float(tick) for tick in MaxNLocator(4, integer=integer).tick_values(first, last)]
-        inside = tuple(tick for tick in ticks if first <= tick <= last)
-        return cls(first, last, low, low + inches, inside)
-
-    def at(self, value: float) -> float:
-        """Return the position of a value in inches."""
-        return self.low + (value - self.first) / (self.last - self.first) * (self.high - self.low)
+def _draw(panel: Any, name: str, points: Sequence[tuple[float, float]]) -> None:
+    """Draw one metric; values that are no numbers are gaps of its line."""
+    panel.plot(*zip(*points, strict=True), linewidth=1.2)
+    panel.set_title(name, fontsize=9)
+    panel.tick_params(labelsize=7)
+    panel.grid(color="0.8", linewidth=0.4)
+    panel.xaxis.get_major_locator().set_params(integer=True, nbins=4)
 
 
 def placed(own: Sequence[str]) -> Callable[[str], int]:

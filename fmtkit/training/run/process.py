@@ -33,7 +33,7 @@ from fmtkit.training.building.interrupts import INTERRUPTED, Stop
 from fmtkit.training.data import data_report
 from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job
-from fmtkit.training.run import curves, failures, memory, run_page
+from fmtkit.training.run import curves, failures, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
 from fmtkit.training.run.run_lock import shared
 from fmtkit.training.trained import card, merging
@@ -50,8 +50,7 @@ _SHOWN_METRICS = (
 
 def main(arguments: list[str]) -> int:
     """Train the job of a run folder; print an error as one line and return its exit code."""
-    _quiet()
-    memory.keep_freed()
+    quiet()
     stop = Stop()
     run = Path(arguments[0])
     try:
@@ -171,7 +170,7 @@ def _is_connected() -> bool:
     )
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Silence what the user cannot act on, before TRL is imported."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -120,7 +120,7 @@ def train(
     for note in (*planned.notes, *served, *seen):
         say(note)
     with run_lock.held(planned.run) as lock:
-        for remark in _prepare(planned, watching, resume=resume, rebuild=options.rebuild):
+        for remark in prepare(planned, watching, resume=resume, rebuild=options.rebuild):
             say(remark)
         for remarks in planned.runner.hooks("remarks"):
             for remark in remarks(planned):
@@ -175,14 +175,27 @@ def _resumes(settings: Config) -> bool:
     return resume is True or settings.is_true("auto_resume_from_checkpoints")
 
 
-def _prepare(
+def prepare(
     planned: Plan,
     watching: Watching = datasets.unwatched,
     *,
     resume: bool,
     rebuild: bool,
 ) -> list[str]:
-    """Convert the data and write the run folder; return notes on the rows."""
+    """Convert the data and write the run folder, from which training processes read.
+
+    Args:
+        planned: The plan of a run whose folder no other run uses.
+        watching: What is told of the conversion while it goes on.
+        resume: Whether the run continues from its last checkpoint.
+        rebuild: Whether the data are converted again although they are there.
+
+    Returns:
+        Notes on the rows.
+
+    Raises:
+        FmtkitError: For data that cannot be converted, or a run that cannot be continued.
+    """
     run = planned.run
     with atomic.writing(run):
         run.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ STRIDED = {
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    process._quiet()
+    process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"))
 
 

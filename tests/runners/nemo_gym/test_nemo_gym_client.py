@@ -177,7 +177,7 @@ def test_the_trainer_learns_which_answers_failed_why_and_how_long_each_took():
 
 
 def test_an_answer_whose_judgement_fails_for_a_moment_is_judged_again(monkeypatch):
-    monkeypatch.setattr(foreign_calls, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(foreign_calls, "FIRST_PAUSE", 0.0)
     failures = Failures()
     refusals = iter([standin.Refused(500, "busy")])
     with verifying(failures=failures, retries=1) as (gym, judge):

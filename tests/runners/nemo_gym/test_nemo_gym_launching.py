@@ -154,7 +154,7 @@ def test_a_gym_that_ends_at_once_is_told_with_its_last_words(tmp_path):
 
 
 def test_a_gym_that_does_not_answer_in_time_is_told_and_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_process, "_GRACE", 0.2)
+    monkeypatch.setattr(own_process, "GRACE", 0.2)
     pid = tmp_path / "pid"
     code = (
         "import os, pathlib, signal, threading\n"

@@ -15,7 +15,7 @@ from fmtkit.training.run import process
 
 
 def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path):
-    process._quiet()
+    process.quiet()
     stub = vllm.Stub(model)
     with vllm.serving(stub) as port:
         client = vllm.Client(f"http://127.0.0.1:{port}", "fmtkit-policy")

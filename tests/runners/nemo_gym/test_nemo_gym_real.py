@@ -224,7 +224,7 @@ def test_a_run_trains_on_the_data_and_the_rewards_of_the_real_servers(gym, tmp_p
     from fmtkit.training.run import process
     from fmtkit.training.run import run as runs
 
-    process._quiet()
+    process.quiet()
     monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
     keys = {
         **tiny.STEP,

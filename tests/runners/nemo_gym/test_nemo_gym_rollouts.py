@@ -194,7 +194,7 @@ def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
 
 
 def test_a_dialog_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch):
-    monkeypatch.setattr(foreign_calls, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(foreign_calls, "FIRST_PAUSE", 0.0)
     refusals = iter([standin.Refused(500, "busy"), standin.Refused(500, "busy")])
 
     def twice_busy(row, number):

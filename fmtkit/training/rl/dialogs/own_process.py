@@ -11,7 +11,7 @@ from types import FrameType
 
 from fmtkit.core import atomic, parent_death
 
-_GRACE = 20.0
+GRACE = 20.0
 """Seconds for the Gym to stop its servers; it gives each of them a few."""
 _LAST_LINES = 3
 
@@ -56,7 +56,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)
+                process.wait(GRACE)
     finally:
         # Also if we are interrupted while waiting.
         with suppress(ProcessLookupError):

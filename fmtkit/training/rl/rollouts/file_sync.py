@@ -19,7 +19,7 @@ from fmtkit.training.rl.rollouts.server import Server, ServerError, address
 from fmtkit.training.rl.rollouts.settings import RolloutSettings
 
 FILE = "file"
-_SHARD_BYTES = 2 << 30
+SHARD_BYTES = 2 << 30
 
 
 class WeightFiles:
@@ -53,7 +53,7 @@ class WeightFiles:
         kept = weights.detach().to("cpu", copy=True).contiguous()
         self._shard[name] = kept
         self._bytes += kept.numel() * kept.element_size()
-        if self._bytes >= _SHARD_BYTES:
+        if self._bytes >= SHARD_BYTES:
             self._write()
 
     def end(self) -> None:

@@ -28,12 +28,12 @@ _ERROR_PAUSES = (2.0, 10.0)
 """Seconds before each further try after an error inside the server: one whose worker has died says so with a
 status 500 while it is still up, and ends a moment later."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-_LOOK = 0.2
+LOOK_SECONDS = 0.2
 """Seconds between two checks for an answer or a signal."""
-_PROBE = 10.0
+PROBE_SECONDS = 10.0
 """Seconds between two health checks of a server with a request in flight."""
 _PROBE_ANSWER = 5.0
-_TOKEN_ANSWER = 10.0
+TOKEN_ANSWER = 10.0
 """Seconds that a request for one token may take before the server's progress is compared again."""
 _STOP_GRACE = 30.0
 """Seconds that a transfer of weights may take after a signal: it cannot be interrupted."""
@@ -118,7 +118,7 @@ class Lifeline:
         waiting = Call(call)
         begun = asked = time.monotonic()
         watch = _Watch(self, begun)
-        while not waiting.is_done(_LOOK):
+        while not waiting.is_done(LOOK_SECONDS):
             self._check_stopped()
             now = time.monotonic()
             if now - begun >= self.request_seconds:
@@ -126,7 +126,7 @@ class Lifeline:
                     f"the vLLM server at {self.server.url} took more than {self.request_seconds:g} s "
                     "for a request; if answers take so long, raise trl.vllm_request_timeout"
                 )
-            if now - asked >= _PROBE:
+            if now - asked >= PROBE_SECONDS:
                 watch.look()
                 asked = time.monotonic()
         self.answers += 1
@@ -135,7 +135,7 @@ class Lifeline:
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while not self.is_stopped() and time.monotonic() < end:
-            time.sleep(_LOOK)
+            time.sleep(LOOK_SECONDS)
 
     def _check_stopped(self) -> None:
         if self.is_stopped():
@@ -144,7 +144,7 @@ class Lifeline:
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """Return what a request with a time limit of its own returns; raise StoppedError after a signal."""
         waiting = Call(question)
-        while not waiting.is_done(_LOOK):
+        while not waiting.is_done(LOOK_SECONDS):
             self._check_stopped()
         return waiting.result()
 
@@ -166,7 +166,7 @@ class Lifeline:
     def _watch(self, done: threading.Event, what: str) -> None:
         end = time.monotonic() + self.request_seconds
         is_stopped = False
-        while not done.wait(_LOOK):
+        while not done.wait(LOOK_SECONDS):
             if self.is_stopped() and not is_stopped:
                 is_stopped, end = True, min(end, time.monotonic() + _STOP_GRACE)
             if time.monotonic() >= end:
@@ -260,7 +260,7 @@ class _Watch:
     def _generates(self) -> bool:
         """Return whether one token is generated in time; a long queue may delay it."""
         lifeline = self.lifeline
-        return lifeline.ask(partial(lifeline.server.generates, _TOKEN_ANSWER))
+        return lifeline.ask(partial(lifeline.server.generates, TOKEN_ANSWER))
 
 
 def _reason(error: Exception) -> str:

@@ -62,7 +62,7 @@ class LookAhead:
             self._read += 1
 
 
-_JOIN_SECONDS = 5.0
+JOIN_SECONDS = 5.0
 
 Job = tuple[Callable[[], Any], "Future[Any]"]
 
@@ -90,7 +90,7 @@ class Worker:
         for future in self._futures:
             future.cancel()
         self._jobs.put(None)
-        self._thread.join(_JOIN_SECONDS)
+        self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
