@@ -312,12 +312,14 @@ def test_a_folder_of_runners_is_a_section_and_nothing_else_is_touched(folder: Pa
     copy = copied_without(folder)
     arena = copy / "fmtkit" / "runners" / "arena"
     arena.mkdir()
-    for name, text in {"__init__": "", "section": SECTION, "keys": KEYS, "plan": PLAN}.items():
+    modules = {"__init__": "", "section": SECTION, "keys": KEYS, "plan": PLAN, "run": RUN}
+    for name, text in modules.items():
         moved = text.replace("acme_arena.", "fmtkit.runners.arena.")
-        (arena / f"{name}.py").write_text(moved.replace(', "fmtkit.runners.arena.run"', ""))
+        (arena / f"{name}.py").write_text(moved, encoding="utf-8")
     config = CONFIG | {"arena": {"url": "http://a"}}
     (folder / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
     planned = run_in(copy, folder, "-m", "fmtkit", *PLANNED)
+    assert planned.returncode == 0, planned.stderr
     assert "the arena at http://a judges grpo" in json.loads(planned.stdout)["notes"]
     wrong = CONFIG | {"arena": {"players": 1}}
     (folder / "run.yaml").write_text(json.dumps(wrong), encoding="utf-8")
