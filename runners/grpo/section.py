@@ -1,4 +1,4 @@
-"""`trl.backend`: TRL's asynchronous trainer of GRPO."""
+"""`trl.backend: async`: TRL's asynchronous trainer of GRPO."""
 
 from fmtkit.core.section import Section
 
@@ -6,5 +6,4 @@ SECTION = Section(
     name="grpo",
     about="which of TRL's GRPO trainers",
     modules=("fmtkit.runners.grpo.async_plan",),
-    keys="fmtkit.runners.grpo.keys",
 )

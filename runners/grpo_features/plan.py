@@ -31,7 +31,7 @@ def whole_groups(config: Config) -> Iterator[str]:
 
 
 @check_config(
-    "online_settings",
+    "grpo_settings",
     "config",
     "values of replay, re-rolling and dynamic sampling that no run can use",
     section="grpo_features",

@@ -24,6 +24,12 @@ KEYS: tuple[Key, ...] = inside(
         values=_TRUTH,
     ),
     Key(
+        "backend",
+        "enum:sync|async",
+        "rl",
+        "async: TRL's AsyncGRPOTrainer, on GPUs with a vLLM server; only grpo",
+    ),
+    Key(
         "reward_funcs",
         "functions",
         "rl",

@@ -9,19 +9,17 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import one_line
 
 _SAID_BY: dict[str, frozenset[str]] = {
-    "conflict": frozenset({"batch_size", "loss_type", "two_schedules", "precision"}),
-    "argument": frozenset({"two_schedules"}),
-    "template": frozenset({"two_templates"}),
+    "conflict": frozenset({"batch_size", "loss_type", "two_schedules"}),
     "padding_free": frozenset({"gkd_packing"}),
     "trainer_rule": frozenset(
         {
             "argument",
             "conflict",
+            "grpo_settings",
             "groups",
             "kto_batch",
             "loss_type",
             "online_settings",
-            "precision",
             "reference",
         }
         | {"launch", "two_schedules", "nothing_to_evaluate"}

@@ -96,10 +96,7 @@ def _sync(config: Config, _: Runner) -> str | None:
     return None
 
 
-@_refusal(
-    "loss_type",
-    "`exo_pair` without `label_smoothing`, and `loss_weights` that are not one for each loss",
-)
+@_refusal("loss_type", "`exo_pair` without `label_smoothing`")
 def _losses(config: Config, _: Runner) -> str | None:
     loss = config.get("loss_type")
     if loss is None:
@@ -107,9 +104,6 @@ def _losses(config: Config, _: Runner) -> str | None:
     names = [str(name) for name in loss] if isinstance(loss, list) else [str(loss)]
     if "exo_pair" in names and not config.get("label_smoothing"):
         return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
-    weights = config.get("loss_weights")
-    if isinstance(weights, list) and len(weights) != len(names):
-        return f"loss_weights: {len(weights)} numbers for {len(names)} losses; write one for each"
     return None
 
 
@@ -220,13 +214,6 @@ def _model_config(config: Config, _: Runner) -> str | None:
         f"base_model_config: {named} is not base_model: the model is loaded with its own config; leave it "
         "out, and change values with overrides_of_model_config"
     )
-
-
-@_refusal("precision", "bfloat16 and float16 at once")
-def _precision(config: Config, _: Runner) -> str | None:
-    if config.is_true("bf16") and config.is_true("fp16"):
-        return "bf16 and fp16 are both true; keep one"
-    return None
 
 
 @_refusal("head_target", "an adapter on the output head, which TRL fuses with the loss")
@@ -349,15 +336,8 @@ def _masks(config: Config, runner: Runner) -> str | None:
     return None
 
 
-@_refusal("two_templates", "different chat templates for one model")
+@_refusal("two_templates", "two keys that give the chat template")
 def _templates(config: Config, _: Runner) -> str | None:
-    for entry in (*config.datasets, *config.test_datasets):
-        own, common = entry.get("chat_template"), config.get("chat_template")
-        if own is not None and common is not None and own != common:
-            return (
-                f"chat_template: {common} for the run and {own} for {entry.get('path')}; a "
-                "model has one template"
-            )
     if config.get("chat_template_jinja") and config.get("chat_template") not in {None, "jinja"}:
         return "chat_template and chat_template_jinja both give a template; keep one"
     return None
@@ -488,8 +468,6 @@ def _steps(config: Config, _: Runner) -> str | None:
             return f"{name}s_per_epoch sets {name}_steps; keep one"
     if config.get("num_epochs") == 0 and config.get("max_steps") in {None, -1}:
         return "num_epochs: 0 makes no step; write 1 or more, or max_steps"
-    if config.get("warmup_ratio") and config.get("warmup_steps"):
-        return "warmup_ratio and warmup_steps both set the warm-up; keep one"
     return None
 
 
