@@ -626,11 +626,25 @@ def launched(profile: str, needs: str | None = None) -> Run:
     return run
 
 
-def _by_command(setting: Setting, config: Mapping[str, Any], *flags: str) -> Result:
-    """Train by the command line; the time of a step is that between two logs."""
+def _by_command(
+    setting: Setting,
+    config: Mapping[str, Any],
+    *flags: str,
+    server: subprocess.Popen[bytes] | None = None,
+) -> Result:
+    """Train by the command line; the time of a step is that between two logs.
+
+    Where the server ends before the training, the case ends too: the training would wait for it.
+    """
     run, file = _fresh(config), _written(setting, config)
     command = [sys.executable, "-m", "fmtkit", "train", str(file), *flags]
-    code = subprocess.run(command, cwd=setting.folder, check=False).returncode
+    training = subprocess.Popen(command, cwd=setting.folder)
+    while (code := training.poll()) is None:
+        if server is not None and server.poll() is not None:
+            training.kill()
+            training.wait()
+            raise RuntimeError(f"the server ended with {server.returncode}")
+        time.sleep(0.1)
     if code:
         raise RuntimeError(f"fmtkit train {' '.join(flags)} ended with {code}")
     told = [log for log in logs(run) if "loss" in log]
@@ -655,17 +669,17 @@ def vllm_served(keys: Mapping[str, Any], *, lora: bool) -> Run:
         need(setting, "vllm")
         config = _vllm_config(setting, {"vllm_mode": "server", **keys}, lora=lora)
         command = [sys.executable, "-m", "fmtkit", "vllm-serve", str(_written(setting, config))]
-        with _running(command, setting.folder):
-            return _by_command(setting, config)
+        with _running(command, setting.folder) as server:
+            return _by_command(setting, config, server=server)
 
     return run
 
 
 @contextmanager
-def _running(command: list[str], folder: Path) -> Iterator[None]:
+def _running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     server = subprocess.Popen(command, cwd=folder)
     try:
-        yield
+        yield server
     finally:
         server.terminate()
         try:
@@ -687,7 +701,7 @@ def _vllm_config(setting: Setting, keys: Mapping[str, Any], *, lora: bool) -> Re
     config = config_of(setting, methods(setting.size)["grpo"], lora=lora)
     config["trl"] = {**config["trl"], "use_vllm": True, **keys}
     memory = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * setting.size.length}
-    # No graphs of CUDA: to make them takes longer than the steps that are measured.
+    # No graphs of CUDA, where a server makes the answers: to make them takes longer than the steps.
     config["vllm"] = {**memory, "enforce_eager": True}
     # vLLM's own processes are begun anew: they are to find what this one was given.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)

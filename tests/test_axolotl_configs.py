@@ -8,10 +8,12 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.runner import find
 from fmtkit.training.config.keys import aliases, dataset_table, table
 from fmtkit.training.config.problem import RefusalError
 from fmtkit.training.planning import checks, resolve
@@ -166,6 +168,17 @@ def test_loftq_starts_the_adapter():
     peft = plan_of("sft-loftq").resolution.peft
     assert peft["init_lora_weights"].value == "loftq"
     assert peft["loftq_config"].value == {"loftq_bits": 4}
+
+
+def test_loftq_has_pefts_defaults_for_what_is_not_set():
+    from peft import LoftQConfig
+
+    from fmtkit.training.building import build
+
+    sft, peft = find("sft"), {"init_lora_weights": "loftq", "loftq_config": {"loftq_bits": 8}}
+    work = SimpleNamespace(peft=peft, setting=lambda _: None)
+    made = build.make_peft(work, sft).loftq_config
+    assert made == vars(LoftQConfig()) | {"loftq_bits": 8}
 
 
 @pytest.mark.parametrize("is_there", [True, False])

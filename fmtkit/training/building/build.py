@@ -394,7 +394,7 @@ def make_peft(job: Job, runner: Runner) -> Any:
     """Return the configuration of a new adapter, or None."""
     if job.peft is None or job.setting("lora_model_dir"):
         return None
-    from peft import LoraConfig
+    from peft import LoftQConfig, LoraConfig
 
     values: dict[str, Any] = dict(job.peft)
     targets = values.get("target_modules")
@@ -402,7 +402,8 @@ def make_peft(job: Job, runner: Runner) -> Any:
         named = {str(name) for name in targets} - {ALL_LINEAR}
         values["target_modules"] = sorted(named | _linear_layers(job, runner))
     if "loftq_config" in values:
-        values["loftq_config"] = dict(values["loftq_config"])
+        # With peft's own defaults: it reads a mapping as it is, and fails where a setting is missing.
+        values["loftq_config"] = vars(LoftQConfig(**values["loftq_config"]))
     if runner.head == "steps":
         # peft leaves the head out of "all-linear" for every task but this one.
         values.setdefault("exclude_modules", ["score", "classifier"])
