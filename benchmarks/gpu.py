@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py [--list] [--only NAME ...] [--json FILE] [--write] [--seconds 570]
     python benchmarks/gpu.py --device cpu --tiny       # the same code, two steps of a tiny model
-    python benchmarks/gpu.py --from A.json B.json --write      # one table of several runs on one kind of device
+    python benchmarks/gpu.py --from benchmarks/gpu.json NEW.json --json benchmarks/gpu.json --write   # one table of all
 
 Nothing is downloaded: model, tokenizer and rows are made on the spot (gpu_cases.py). Each case runs in a process
 of its own with a limit of time, one after another, so that one that fails is a row of the table; then what is only
@@ -77,7 +77,9 @@ def main() -> int:
     """Run the cases, print the table; return 1 where one failed."""
     options = _arguments()
     if options.saved:
-        return _show(joined(options.saved), options.write)
+        told = joined(options.saved)
+        _save(told, options.json)
+        return _show(told, options.write)
     size = TINY if options.tiny else WHOLE
     chosen = [
         case
@@ -107,11 +109,15 @@ def main() -> int:
                 "seconds": round(time.monotonic() - begun),
                 "cases": results,
             }
-            if options.json is not None:
-                # After each row: what is cut off keeps what it has measured.
-                options.json.parent.mkdir(parents=True, exist_ok=True)
-                options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            # After each row: what is cut off keeps what it has measured.
+            _save(told, options.json)
     return _show(told, options.write)
+
+
+def _save(told: dict[str, Any], file: Path | None) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def _show(told: dict[str, Any], is_written: bool) -> int:
@@ -128,8 +134,8 @@ def _show(told: dict[str, Any], is_written: bool) -> int:
 def joined(files: Sequence[Path]) -> dict[str, Any]:
     """Return the results of several runs as those of one: a device may be lent for minutes at a time.
 
-    Of each case the last row with figures counts, else the last one that says why there are none. Versions may
-    differ in what one run alone had installed.
+    Of each case the last row with figures counts, else the last one that says why there are none; logs of failures
+    stay in the files of the runs. Versions may differ in what one run alone had installed.
     """
     try:
         runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
@@ -145,13 +151,12 @@ def joined(files: Sequence[Path]) -> dict[str, Any]:
     for row in (row for run in runs for row in run["cases"]):
         before = rows.get(row["name"])
         if before is None or row["status"] == "ok" or before["status"] != "ok":
-            rows[row["name"]] = row
+            rows[row["name"]] = {key: value for key, value in row.items() if key != "log"}
     found = sorted(rows.values(), key=lambda row: order.index(row["name"]))
     versions: dict[str, list[str]] = {}
-    for name, number in (pair for run in runs for pair in run["versions"].items()):
-        versions.setdefault(name, [])
-        if number not in versions[name]:
-            versions[name].append(number)
+    for name, numbers in (pair for run in runs for pair in run["versions"].items()):
+        known = versions.setdefault(name, [])
+        known += [number for number in numbers.split(" and ") if number not in known]
     told = {name: " and ".join(numbers) for name, numbers in versions.items()}
     seconds = sum(run["seconds"] for run in runs)
     return {**runs[0], "versions": told, "seconds": seconds, "cases": found}

@@ -170,13 +170,15 @@ def test_loftq_starts_the_adapter():
     assert peft["loftq_config"].value == {"loftq_bits": 4}
 
 
-def test_loftq_has_pefts_defaults_for_what_is_not_set():
+def test_loftq_has_pefts_defaults_for_what_is_not_set(monkeypatch):
     from peft import LoftQConfig
 
     from fmtkit.training.building import build
 
-    # Without init_lora_weights: with it peft wants scipy, which only LoftQ needs.
-    work = SimpleNamespace(peft={"loftq_config": {"loftq_bits": 8}}, setting=lambda _: None)
+    # peft looks whether scipy is there, which LoftQ's code for a GPU needs.
+    monkeypatch.setitem(sys.modules, "scipy", SimpleNamespace(__spec__=object()))
+    peft = {"init_lora_weights": "loftq", "loftq_config": {"loftq_bits": 8}}
+    work = SimpleNamespace(peft=peft, setting=lambda _: None)
     made = build.make_peft(work, find("sft")).loftq_config
     assert made == vars(LoftQConfig()) | {"loftq_bits": 8}
 
