@@ -211,6 +211,44 @@ def test_what_its_code_raises_is_one_line_with_the_package(folder, module, text,
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("switch='arena.on'", "its switch 'arena.on' is no key"),
+        ("features={'arenas': False}", "its feature 'arenas' is no key of trl"),
+        (
+            "trainers={'grpo': {'about': 'x'}}",
+            "it has a trainer for grpo, as section grpo_features",
+        ),
+        ("trainers={'dpo': {'trainers': 'x'}}", "its trainer for dpo: "),
+        (
+            "trainers={'dpo': {'features': frozenset({'x'})}}",
+            "its trainer for dpo: dpo: no feature",
+        ),
+    ],
+)
+def test_a_field_of_a_section_that_cannot_hold_is_one_line(folder: Path, field, words) -> None:
+    text = SECTION.replace("methods=", f"{field}, methods=")
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    rl = "dpo" if "dpo" in field else "grpo"
+    done = fmtkit(folder, *PLANNED[:3], code=2, rl=rl)
+    (line,) = [line for line in done.stderr.splitlines() if words in line]
+    assert "section arena: the package acme-arena 1.0 cannot be used: " in line
+    assert "Traceback" not in done.stderr
+
+
+def test_a_section_has_a_trainer_for_a_method_and_trls_own_is_its_variant(folder: Path) -> None:
+    own = "trainers={'dpo': {'trainer': 'acme_arena.run:ArenaTrainer', 'about': 'arena pairs'}}"
+    text = SECTION.replace("methods=", f"{own}, methods=")
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    code = (
+        "from fmtkit.core import runner; own = runner.find('dpo'); "
+        "print(own.trainer, own.variants['trl'].trainer, own.variants['trl'].about)"
+    )
+    about = "prefer the chosen reply, measured against a reference model"
+    assert python(folder, "-c", code) == f"acme_arena.run:ArenaTrainer trl:DPOTrainer {about}\n"
+
+
 @pytest.mark.parametrize("name", ["trainer", "trl", "datasets", "ebft"])
 def test_a_section_with_the_name_of_something_else_is_refused(folder: Path, name: str) -> None:
     text = SECTION.replace('"arena"', f'"{name}"')

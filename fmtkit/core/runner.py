@@ -120,6 +120,8 @@ class Runner:
     """TRL versions that it was run with; for a trainer of fmtkit's, those whose methods it overrides."""
     transformers: str = ""
     """Versions of transformers that it needs, if not every version that fmtkit supports will do."""
+    without: str = ""
+    """What a run lacks where TRL's own trainer stands in for this one."""
     instead: str = ""
     """What to do if the installed TRL has no such trainer, or the version of transformers does not fit."""
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -281,7 +283,7 @@ def find(method: str) -> Runner:
     """Return the runner of a method.
 
     Raises UnknownNameError where there is none, OptionError where two packages have one of that name,
-    DependencyError where the package that has it cannot be used.
+    DependencyError where the package that has it, or one with a section for it, cannot be used.
     """
     is_ours = method in shipped_names()
     is_added = method in plugins.installed(GROUP)
@@ -308,9 +310,15 @@ def _with_sections(runner: Runner) -> Runner:
     """
     own = section.of_method(runner.method)
     own |= {one.name for one in section.every() if runner.features & one.features.keys()}
-    for one in section.every():
-        changes: Mapping[str, Any] = one.trainers.get(runner.method, {})
-        if changes:
-            plain = replace(runner, variants={})
-            runner = replace(runner, **changes, variants={**runner.variants, TRLS_OWN: plain})
+    training = [one for one in section.every() if runner.method in one.trainers]
+    for one in training[1:]:
+        why = f"it has a trainer for {runner.method}, as section {training[0].name} has"
+        raise section.wrong(one.name, why)
+    for one in training:
+        changes: Mapping[str, Any] = one.trainers[runner.method]
+        variants = {**runner.variants, TRLS_OWN: replace(runner, variants={})}
+        try:
+            runner = replace(runner, **changes, variants=variants)
+        except (TypeError, ValueError) as error:
+            raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
     return replace(runner, sections=runner.sections | own) if own else runner

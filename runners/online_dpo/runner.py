@@ -11,6 +11,7 @@ _OURS = Runner(
     config="trl.experimental.online_dpo:OnlineDPOConfig",
     about="prefer the better of the model's own answers",
     trl=">=1.16,<1.17",
+    without="a reward that fails ends the run",
     needs=frozenset({"rewards", "reference"}),
     sections=frozenset({"rl", "vllm"}),
     features=frozenset({"max_failed_share", "vllm_sync"}),

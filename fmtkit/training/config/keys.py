@@ -72,6 +72,11 @@ def _declared() -> list[Key]:
                 raise section.wrong(one.name, why)
             taken.add(key.name)
             rows.append(key)
+        if one.switch and one.switch not in taken:
+            raise section.wrong(one.name, f"its switch {one.switch!r} is no key")
+        for name in one.features:
+            if f"{SECTION}.{name}" not in taken:
+                raise section.wrong(one.name, f"its feature {name!r} is no key of {SECTION}")
     return rows
 
 

@@ -265,10 +265,10 @@ def _own_trainer_notes(config: Config, chosen: Runner) -> list[str]:
     if usual.variants.get(runner.TRLS_OWN) != chosen:
         return []
     name = chosen.trainer.partition(":")[2]
-    return [
-        f"trl {installed('trl')}: TRL's own {name} trains, since fmtkit's was made for trl{usual.trl}: no "
-        "batch is skipped for its advantages, and a reward that fails ends the run"
-    ]
+    package = usual.trainer.partition(":")[0].partition(".")[0]
+    lacks = f": {usual.without}" if usual.without else ""
+    made = f"since {package}'s was made for trl{usual.trl}"
+    return [f"trl {installed('trl')}: TRL's own {name} trains, {made}{lacks}"]
 
 
 def _stem(config: Config) -> str:
