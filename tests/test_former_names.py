@@ -69,3 +69,13 @@ def test_a_converter_written_for_former_names_works(tmp_path):
 def test_a_name_that_never_was_is_still_an_error():
     with pytest.raises(ModuleNotFoundError, match=r"fmtkit\.nowhere"):
         import_module("fmtkit.nowhere")
+
+
+def test_the_features_of_fmtkits_trainers_have_their_former_name():
+    from fmtkit.core import runner
+    from fmtkit.runners.grpo_features.section import FEATURES
+
+    with pytest.warns(FutureWarning, match="OUR_FEATURES is now FEATURES of fmtkit.runners.grpo"):
+        assert runner.OUR_FEATURES == FEATURES
+    with pytest.raises(AttributeError, match="has no attribute 'THEIR_FEATURES'"):
+        _ = runner.THEIR_FEATURES
