@@ -125,10 +125,10 @@ def test_processes_that_are_not_as_many_as_were_asked_for_are_refused(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     if not refused:
-        process._check_world(job_of(**keys), joined)
+        process.check_world(job_of(**keys), joined)
         return
     with pytest.raises(OptionError, match="processes were to train together") as caught:
-        process._check_world(job_of(**keys), joined)
+        process.check_world(job_of(**keys), joined)
     assert ("need true" in str(caught.value)) is ("use_cpu" in keys)
 
 
@@ -160,7 +160,7 @@ def test_arguments_with_a_world_size_of_their_own_tell_how_many_train(tmp_path):
 )
 def test_of_processes_that_end_together_the_killed_one_failed_first(ended, code):
     failures = [SimpleNamespace(exitcode=code, timestamp=at) for code, at in ended]
-    assert several._first(failures) == code
+    assert several.exit_code_of(failures) == code
 
 
 @pytest.mark.parametrize("connected", [False, True])

@@ -151,7 +151,7 @@ def test_a_server_that_fits_has_at_most_a_note():
 )
 def test_two_names_of_one_model_are_the_same(tmp_path, served, wanted, same):
     named = {"folder": tmp_path, "name": tmp_path.name}
-    assert server._same_model(served.format(**named), wanted.format(**named)) is same
+    assert server.same_model(served.format(**named), wanted.format(**named)) is same
 
 
 class Collecting(vllm.Stub):

@@ -149,12 +149,12 @@ class DynamicSampling:
         group, trainer = self.trainer.num_generations, self.trainer
         signals = self._signals(answers.rewards)
         silent = [number for number, has_one in enumerate(signals) if not has_one]
-        tally = _Tally(len(signals), len(signals) - len(silent), tokens=answers.tokens)
+        tally = Tally(len(signals), len(signals) - len(silent), tokens=answers.tokens)
         tally.see(answers.rewards, group)
         first = _mean(_totals(answers.rewards, trainer.reward_weights))
         fresh = self._fresh_rows(answers.rows)
         while silent and tally.rounds < self.most:
-            more = self._further(fresh, self._rows_wanted(len(silent), tally, len(answers.rows)))
+            more = self._further(fresh, self.rows_wanted(len(silent), tally, len(answers.rows)))
             signals = self._signals(more.rewards)
             tally.add(signals, more, group)
             sources = [number for number, has_one in enumerate(signals) if has_one]
@@ -178,7 +178,7 @@ class DynamicSampling:
         high = values.nan_to_num(-math.inf).amax(1)
         return [bool(one) for one in (high - low > _EQUAL).any(1)]
 
-    def _rows_wanted(self, missing: int, tally: "_Tally", rows: int) -> int:
+    def rows_wanted(self, missing: int, tally: "Tally", rows: int) -> int:
         """Return the rows per process of the next round, estimated from the share of groups with a signal.
 
         A round is a whole number of groups over all processes, and on each where the batch is.
@@ -218,7 +218,7 @@ class DynamicSampling:
         trainer = self.trainer
         step, count = trainer.state.global_step, self._drawn[1] + 1
         self._drawn = (step, count if self._drawn[0] == step else 0)
-        seen = set(self._of_all([_key(row) for row in rows]))
+        seen = set(self._of_all([key_of(row) for row in rows]))
         return fresh_rows(trainer.train_dataset, [trainer.args.seed, *self._drawn], seen)
 
     def _of_all(self, values: list[Any]) -> list[Any]:
@@ -272,7 +272,7 @@ class DynamicSampling:
         for name, values in answers.logged.items():
             self.trainer._log_completion_extra(name, values)
 
-    def _report(self, tally: "_Tally", answers: Answers, silent: list[int], first: float) -> None:
+    def _report(self, tally: "Tally", answers: Answers, silent: list[int], first: float) -> None:
         failed, lost = self.trainer.failed, sum(reason is not None for reason in answers.failed)
         counts = torch.tensor(
             [tally.tokens, answers.tokens, lost], device=self.trainer.accelerator.device
@@ -297,7 +297,7 @@ _STATE = ("rows", "environments", "_batch_environments", "_sync_tool_dicts", "_a
 
 
 @dataclass
-class _Tally:
+class Tally:
     """Counts of the rounds of one batch, over all processes; `tokens` of this one."""
 
     groups: int
@@ -346,7 +346,7 @@ def fresh_rows(dataset: Any, seed: Sequence[int], seen: set[str]) -> Iterator[Ro
         before = len(seen)
         for index in order.permutation(len(dataset)):
             row = dataset[int(index)]
-            if (key := _key(row)) not in seen:
+            if (key := key_of(row)) not in seen:
                 seen.add(key)
                 yield row
         if len(seen) == before:
@@ -387,5 +387,6 @@ def _columns(trainer: Any, names: Sequence[str]) -> list[int]:
     return raw or list(range(len(known)))
 
 
-def _key(row: Row) -> str:
+def key_of(row: Row) -> str:
+    """Return what tells one prompt from another: as JSON, since it may be messages."""
     return json.dumps(row.get("prompt"), sort_keys=True, default=str)

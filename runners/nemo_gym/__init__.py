@@ -10,8 +10,8 @@ What the GRPO trainer does with it, in the training process:
     gym.rollout           # None for a single turn, else a rollout_func (takes_rows) for RolloutTrainer
 
 The process of `fmtkit train` starts the servers before the training processes and stops them after
-(`launching.servers_of`); a plan takes its datasets and checks its keys (`plan`), and knows axolotl's names of
-the Gym's reward (`naming`).
+(`launching.servers_of`); a plan takes its datasets and checks its keys (`plan`), and `section` has axolotl's
+names of the Gym's reward.
 
 The reward is a plain function of TRL. Its columns come with the rows: `nemo_gym_row`,
 `nemo_gym_server`, `nemo_gym_agent`; of a conversation also `env_reward`, `num_turns`, `nemo_gym_outcome`,

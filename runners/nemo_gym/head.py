@@ -47,12 +47,12 @@ def read(url: str) -> Directory:
     `/server_instances` is preferred, since it lists the servers that were started. There `name` is the class
     of a server; the name that rows and agents use is `process_name`.
     """
-    config = _config(http_client.get(f"{url}/global_config_dict_yaml", _TIMEOUT), url)
+    config = read_config(http_client.get(f"{url}/global_config_dict_yaml", _TIMEOUT), url)
     listed = _listed(url)
-    return Directory(listed or _configured(config), _resources(config))
+    return Directory(listed or configured_servers(config), _resources(config))
 
 
-def _config(answer: object, url: str) -> Mapping[str, Any]:
+def read_config(answer: object, url: str) -> Mapping[str, Any]:
     """Parse the configuration: the answer is a JSON string that contains YAML."""
     try:
         value = yaml.safe_load(answer) if isinstance(answer, str) else answer
@@ -87,7 +87,8 @@ def _server(entry: Mapping[str, Any]) -> Server | None:
     return Server(str(name), str(entry.get("server_type")), _url(host, port))
 
 
-def _configured(config: Mapping[str, Any]) -> dict[str, Server]:
+def configured_servers(config: Mapping[str, Any]) -> dict[str, Server]:
+    """Return the servers of a Gym's configuration by their names, for a head server that lists none."""
     return {
         name: Server(name, kind, _url(inner.get("host"), inner["port"]))
         for name, kind, inner in _servers(config)

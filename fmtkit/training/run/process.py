@@ -91,7 +91,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     callbacks = [log, bar, *_watchdogs(work)]
     with preparing(lines):
         parts = parts_of(work, [*map(_callback, callbacks), *_early_stopping(work)])
-        _check_world(work, processes_of(parts.arguments))
+        check_world(work, processes_of(parts.arguments))
         given = _counts(parts.train, parts.evaluation)
         lines(f"loading {work.model}, and preparing {given[0]:,} rows")
         trainer = make_trainer(work, parts)
@@ -188,7 +188,7 @@ def _check_device(work: Job) -> None:
         raise OptionError(f"{what} a CUDA device, and none is visible; nothing was loaded")
 
 
-def _check_world(work: Job, joined: int) -> None:
+def check_world(work: Job, joined: int) -> None:
     """Raise OptionError unless as many processes train together as were asked for.
 
     Processes that are not connected would each silently train a copy, on all rows.

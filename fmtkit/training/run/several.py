@@ -64,14 +64,14 @@ def _run(launcher: str, arguments: list[str], relay: _Relay) -> int:
     try:
         _launch(launcher, arguments)
     except ChildFailedError as error:
-        return _exit_code(_first(error.failures.values()))
+        return _exit_code(exit_code_of(error.failures.values()))
     except CalledProcessError as error:
         # accelerate's way with a single process.
         return _exit_code(error.returncode)
     return 0
 
 
-def _first(failures: Collection[Any]) -> int:
+def exit_code_of(failures: Collection[Any]) -> int:
     """Return the exit code of the process that failed first.
 
     Their times are whole seconds: of those that failed together, one that was killed comes before those

@@ -13,7 +13,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.rloo_trainer import RLOOTrainer
 
 from fmtkit.core.errors import OptionError
-from fmtkit.runners.grpo_features.dynamic_sampling import NoSignalError, _key, _Tally, fresh_rows
+from fmtkit.runners.grpo_features.dynamic_sampling import NoSignalError, Tally, fresh_rows, key_of
 from fmtkit.runners.grpo_features.settings import GrpoSettings, read_settings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import saving
@@ -189,7 +189,7 @@ def test_switched_on_nothing_changes_while_every_group_has_a_signal(tmp_path):
 
 def test_fresh_prompts_follow_from_the_seed_and_come_once_before_they_come_again():
     def drawn(seed, count, seen=()):
-        found = fresh_rows(rows(6), seed, {_key(rows(6)[n]) for n in seen})
+        found = fresh_rows(rows(6), seed, {key_of(rows(6)[n]) for n in seen})
         return [row["name"] for row in islice(found, count)]
 
     assert drawn([0, 3, 0], 6) == drawn([0, 3, 0], 6) != drawn([0, 4, 0], 6)
@@ -295,10 +295,10 @@ def test_replay_fills_what_is_left(tmp_path):
 
 def test_rounds_ask_for_as_many_prompts_as_the_share_so_far_suggests(tmp_path):
     sampling = make_trainer(tmp_path, half, on(), **WIDE).sampling
-    assert sampling._rows_wanted(2, _Tally(8, 4), 8 * GROUP) == 4 * GROUP
-    assert sampling._rows_wanted(1, _Tally(8, 7), 8 * GROUP) == 2 * GROUP
-    assert sampling._rows_wanted(6, _Tally(8, 2), 8 * GROUP) == 8 * GROUP
-    assert sampling._rows_wanted(8, _Tally(8, 0), 8 * GROUP) == 8 * GROUP
+    assert sampling.rows_wanted(2, Tally(8, 4), 8 * GROUP) == 4 * GROUP
+    assert sampling.rows_wanted(1, Tally(8, 7), 8 * GROUP) == 2 * GROUP
+    assert sampling.rows_wanted(6, Tally(8, 2), 8 * GROUP) == 8 * GROUP
+    assert sampling.rows_wanted(8, Tally(8, 0), 8 * GROUP) == 8 * GROUP
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,10 @@ def test_the_head_server_tells_the_names_that_rows_use(gym):
 
 
 def test_the_configuration_says_the_same_as_the_list_of_instances(gym):
-    config = head._config(
+    config = head.read_config(
         http_client.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), ""
     )
-    assert head._configured(config) == gym.directory.servers
+    assert head.configured_servers(config) == gym.directory.servers
 
 
 def test_reasoning_gym_judges_answers(gym):
@@ -210,7 +210,7 @@ def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
 
 
 def test_our_limit_of_turns_is_in_the_agents_configuration(gym):
-    config = head._config(
+    config = head.read_config(
         http_client.get(f"{gym.settings.head_url}/global_config_dict_yaml", 5), ""
     )
     agent = config["example_single_tool_call_simple_agent"]["responses_api_agents"]["simple_agent"]

@@ -182,7 +182,7 @@ def check(
     if not isinstance(served, list) or not all(isinstance(entry, dict) for entry in served):
         raise ServerError(f"{server.url}/v1/models lists no models: is it a vLLM server?")
     names = {str(entry[key]) for entry in served for key in ("id", "root") if entry.get(key)}
-    if not any(_same_model(name, model) for name in names):
+    if not any(same_model(name, model) for name in names):
         raise OptionError(
             f"the vLLM server at {server.url} serves {', '.join(sorted(names))}, and base_model is "
             f"{model}; start it with: {start}"
@@ -261,7 +261,7 @@ def _part(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _same_model(served: str, wanted: str) -> bool:
+def same_model(served: str, wanted: str) -> bool:
     """Return whether two names mean one model: equal, one folder, or a hub id and its place in the cache."""
     if served == wanted:
         return True
