@@ -56,6 +56,18 @@ def test_a_metric_out_of_its_range_is_one_warning(case) -> None:
     assert words in text
 
 
+def test_a_rule_of_a_section_stands_for_the_general_one_of_its_name() -> None:
+    rules = [*find("grpo").hooks("health")]
+    silent = {**SOUND, "frac_reward_zero_std": 1.0, "reward_std": 0.0}
+    watch = OnlineHealth(HealthLimits(), rules)
+    found = [text for step in range(1, 60) for text in watch.see(silent, step)]
+    assert [text.rpartition(", ")[2] for text in found] == ["or set trl.dynamic_sampling: true"]
+    unfilled = {**SOUND, "dynamic_sampling/unfilled_groups": 2.0}
+    watch = OnlineHealth(HealthLimits(), rules)
+    (text,) = [text for step in range(1, 20) for text in watch.see(unfilled, step)]
+    assert "trl.dynamic_sampling left 2 groups of a batch without a signal, 5 logs in a row" in text
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_one_bad_log_is_no_warning(case) -> None:
     changed, _, _ = CASES[case]

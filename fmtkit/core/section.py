@@ -41,6 +41,7 @@ Hook = Literal[
     "provides",
     "types",
     "whole_groups",
+    "health",
 ]
 
 Provided = Literal["datasets", "rewards", "answers"]
@@ -64,6 +65,8 @@ class Section:
     - `check(plan)`: before anything is converted; it raises what is wrong;
     - `remarks(plan)`: what is to be said of the converted rows;
     - `servers(plan)`: a context manager around the training processes;
+    - `health(logs, step)`: in the training process, warnings of what the logs say, each with a name
+      (`fmtkit.training.building.health.Rule`);
     - `environment(job, tokenizer)`: in the training process, the rewards and conversations of an environment
       (`fmtkit.training.rl.dialogs.environment.ExternalEnvironment`), or None.
 

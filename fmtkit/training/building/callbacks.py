@@ -60,7 +60,8 @@ class RunLog:
         self.started = time.perf_counter()
         self.mark = (self.started, 0)
         self.recent: deque[Mapping[str, float]] = deque(maxlen=_PATIENCE)
-        self.health = OnlineHealth(runner.health) if runner.health else None
+        limits = runner.health
+        self.health = OnlineHealth(limits, [*runner.hooks("health")]) if limits else None
         self.findings: list[str] = []
         self.first: dict[str, float] = {}
         self.last: dict[str, float] = {}

@@ -4,7 +4,7 @@ A method's runner has the limits; besides them the rewards should have a spread 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,16 +13,23 @@ if TYPE_CHECKING:
 
 Log = Mapping[str, float]
 
-_PATIENCE = 5
+PATIENCE = 5
+"""Logs in a row after which a warning is given."""
 _WINDOW = 20
 
 
 class OnlineHealth:
     """Watches the logs of a run, and gives each warning once."""
 
-    def __init__(self, limits: "HealthLimits") -> None:
-        """Start without a log."""
+    def __init__(self, limits: "HealthLimits", rules: Sequence["Rule"] = ()) -> None:
+        """Start without a log.
+
+        Args:
+            limits: The ranges of the method's metrics.
+            rules: Those of its sections. They come first: a warning of theirs stands for one of that name.
+        """
         self.limits = limits
+        self.rules = (*rules, *RULES)
         self.recent: deque[Log] = deque(maxlen=_WINDOW)
         self.best: dict[str, float] = {}
         self.first_entropy: float | None = None
@@ -35,13 +42,13 @@ class OnlineHealth:
             self.best[name] = max(self.best.get(name, value), value)
         if self.first_entropy is None:
             self.first_entropy = log.get("entropy")
-        for rule in RULES:
+        for rule in self.rules:
             for name, text in rule(self, step):
                 if name not in self.said:
                     self.said.add(name)
                     yield text
 
-    def last(self, metric: str, count: int = _PATIENCE) -> list[float]:
+    def last(self, metric: str, count: int = PATIENCE) -> list[float]:
         """Return a metric in the last logs that have it; an empty list while there are too few."""
         values = [log[metric] for log in self.recent if metric in log]
         return values[-count:] if len(values) >= count else []
@@ -57,6 +64,9 @@ class OnlineHealth:
 
 
 Warnings = Iterable[tuple[str, str]]
+"""What a rule finds: a name by which it is given once, and the warning."""
+Rule = Callable[[OnlineHealth, int], Warnings]
+"""Takes the logs so far and the step."""
 
 
 def _low_reward(health: OnlineHealth, step: int) -> Warnings:
@@ -74,27 +84,24 @@ def _low_reward(health: OnlineHealth, step: int) -> Warnings:
             )
 
 
-def _no_spread(health: OnlineHealth, _: int) -> Warnings:
+def no_spread(health: OnlineHealth, advice: str) -> Warnings:
+    """Yield the warning for steps in most of which all answers to each prompt had one reward."""
     shares = [log.get("frac_reward_zero_std", 0.0) for log in health.recent if "reward_std" in log]
     silent = sum(share == 1.0 for share in shares)
     if len(shares) >= _WINDOW // 2 and silent > len(shares) / 2:
         yield (
             "no spread",
             f"in {silent} of {len(shares)} steps all answers to each prompt had one reward, from "
-            "which nothing is learned: choose prompts that the model solves sometimes, raise "
-            "temperature or trl.num_generations, or set trl.dynamic_sampling: true",
+            f"which nothing is learned: {advice}",
         )
 
 
-def _unfilled(health: OnlineHealth, _: int) -> Warnings:
-    last = health.last("dynamic_sampling/unfilled_groups")
-    if last and min(last) > 0:
-        yield (
-            "unfilled",
-            f"trl.dynamic_sampling left {last[-1]:g} groups of a batch without a signal, {_PATIENCE} logs in "
-            "a row: choose prompts that the model solves sometimes, or raise "
-            "trl.dynamic_sampling_max_gen_batches",
-        )
+SOMETIMES = "choose prompts that the model solves sometimes"
+"""The first advice where answers differ in nothing."""
+
+
+def _no_spread(health: OnlineHealth, _: int) -> Warnings:
+    yield from no_spread(health, f"{SOMETIMES}, or raise temperature or trl.num_generations")
 
 
 def _entropy(health: OnlineHealth, _: int) -> Warnings:
@@ -131,7 +138,7 @@ def _gradient(health: OnlineHealth, _: int) -> Warnings:
     if min(last) > limits.large_gradient:
         yield (
             "large gradient",
-            f"grad_norm is {last[-1]:.3g}, above {limits.large_gradient:g} for {_PATIENCE} logs: lower "
+            f"grad_norm is {last[-1]:.3g}, above {limits.large_gradient:g} for {PATIENCE} logs: lower "
             "learning_rate, set max_grad_norm: 1.0, or make batches larger",
         )
     if 0 < max(last) < limits.small_gradient:
@@ -175,10 +182,9 @@ def _off_policy(health: OnlineHealth, _: int) -> Warnings:
         )
 
 
-RULES: tuple[Callable[[OnlineHealth, int], Warnings], ...] = (
+RULES: tuple[Rule, ...] = (
     _low_reward,
     _no_spread,
-    _unfilled,
     _entropy,
     _gradient,
     _cut,
