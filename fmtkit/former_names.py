@@ -22,9 +22,18 @@ FORMER |= {
     "fmtkit.training.run.build": "fmtkit.training.building.build",
     "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",
-    "fmtkit.training.rl.grpo": "fmtkit.training.rl.online",
-    "fmtkit.training.rl.grpo.build": "fmtkit.runners.grpo_features.build",
-    "fmtkit.training.rl.grpo.trainer": "fmtkit.runners.grpo_features.trainer",
+}
+FORMER |= {
+    f"fmtkit.training.rl.grpo{name}": f"fmtkit.{now}{name}"
+    for now, names in {
+        "training.rl.online": " checks group_rule keep_samples plan samples samples_page tool_templates",
+        "runners.grpo_features": "build dynamic_sampling replay rerolls settings trainer zero_advantage",
+        "runners.grpo": "async_build async_plan",
+    }.items()
+    for name in (f".{one}" if one else "" for one in names.split(" "))
+} | {
+    "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
+    "fmtkit.training.rl.grpo.online_dpo": "fmtkit.runners.online_dpo.trainer",
 }
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
 

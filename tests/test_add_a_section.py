@@ -237,6 +237,74 @@ def test_a_field_of_a_section_that_cannot_hold_is_one_line(folder: Path, field, 
     assert "Traceback" not in done.stderr
 
 
+def test_its_trainer_for_a_method_that_has_one_is_its_own_fault(folder: Path) -> None:
+    """Without `methods` it stands before fmtkit's section, and any method is looked up."""
+    trainer = 'trainers={"grpo": {"about": "x"}}'
+    text = SECTION.replace('methods=frozenset({"grpo"})', trainer)
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    for rl in ("grpo", "sft"):
+        done = fmtkit(folder, *PLANNED[:3], code=2, rl=rl)
+        assert "Traceback" not in done.stderr
+        assert "section arena: the package acme-arena 1.0 cannot be used: it has a" in done.stderr
+
+
+VARIANTS = """
+from fmtkit.core import runner
+
+own = runner.find("{method}")
+plain = own.variants.get("trl")
+print(own.trainer, plain and plain.trainer, "arena" in own.sections, plain and "arena" in plain.sections)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "method", "found"),
+    [
+        # TRL's own stays TRL's own, and takes the section where that does not train it.
+        (
+            "trainers={'online_dpo': {'about': 'x', 'trainer': 'acme.x:T'}}",
+            "online_dpo",
+            "acme.x:T trl.experimental.online_dpo:OnlineDPOTrainer True False",
+        ),
+        (
+            "trainers={'ebft': {'about': 'x', 'trainer': 'acme.x:T'}}",
+            "ebft",
+            "acme.x:T None True None",
+        ),
+        (
+            "methods=frozenset({'grpo'})",
+            "grpo",
+            "fmtkit.runners.grpo_features.trainer:FmtkitGRPOTrainer trl:GRPOTrainer True True",
+        ),
+        (
+            "methods=frozenset({'online_dpo'})",
+            "online_dpo",
+            "fmtkit.runners.online_dpo.trainer:FmtkitOnlineDPOTrainer trl.experimental.online_dpo:OnlineDPOTrainer True True",
+        ),
+    ],
+)
+def test_trls_own_trainer_stays_the_variant_of_that_name(
+    folder: Path, fields, method, found
+) -> None:
+    text = SECTION.replace('methods=frozenset({"grpo"})', fields)
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    assert python(folder, "-c", VARIANTS.format(method=method)).strip() == found
+
+
+def test_an_environment_that_makes_the_answers_needs_a_trainer_that_takes_them(folder) -> None:
+    provides = (
+        "\n\ndef provides(config):\n    return ('answers',) if config.get('arena.url') else ()\n"
+    )
+    (folder / "site" / "acme_arena" / "plan.py").write_text(PLAN + provides, encoding="utf-8")
+    text = SECTION.replace('{"grpo"}', '{"grpo", "online_dpo"}')
+    (folder / "site" / "acme_arena" / "section.py").write_text(text, encoding="utf-8")
+    arena = {"url": "http://a"}
+    fmtkit(folder, *PLANNED[:3], arena=arena)
+    trl = {"reward_funcs": ["fmtkit.rewards.accuracy"]}
+    done = fmtkit(folder, *PLANNED[:3], code=2, rl="online_dpo", arena=arena, trl=trl)
+    assert "arena: the trainer of online_dpo makes the answers itself" in done.stderr
+
+
 def test_a_section_has_a_trainer_for_a_method_and_trls_own_is_its_variant(folder: Path) -> None:
     own = "trainers={'dpo': {'trainer': 'acme_arena.run:ArenaTrainer', 'about': 'arena pairs'}}"
     text = SECTION.replace("methods=", f"{own}, methods=")

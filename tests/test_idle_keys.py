@@ -216,6 +216,7 @@ def test_a_switch_that_a_user_sets_is_read(runner):
 OTHERWISE = {
     "scale_rewards": "ebft only asks whether it is set",
     "delta": "a field of a streamed reply",
+    "activation_checkpointing": "an argument of transformers, which TRL declares for older ones",
     **dict.fromkeys(
         COLOCATED.values(), "the trainer's names of keys of vllm, which it reads itself"
     ),

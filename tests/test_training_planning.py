@@ -284,6 +284,16 @@ def test_two_templates_are_refused(text):
         planned(text)
 
 
+def test_a_template_of_a_test_dataset_is_named_with_its_key_and_file():
+    text = "chat_template: chatml\ndatasets: [{path: x, type: chat_template}]\n"
+    text += "test_datasets: [{path: y.jsonl, type: chat_template, chat_template: llama3}]"
+    words = (
+        r"llama3 \(key test_datasets.chat_template of y.jsonl\) and chatml \(key chat_template\)"
+    )
+    with pytest.raises(OptionError, match=words):
+        planned(text)
+
+
 def test_the_batch_of_a_step_sets_the_accumulation():
     plan = planned("batch_size: 32\nmicro_batch_size: 4\nnum_processes: 2")
     assert plan.resolution.trainer["gradient_accumulation_steps"].value == 4

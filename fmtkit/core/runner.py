@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 from fmtkit.core import plugins, section
 from fmtkit.core.errors import UnknownNameError, near_match
@@ -302,23 +302,31 @@ def _of_fmtkit(method: str) -> Runner:
 
 
 def _with_sections(runner: Runner) -> Runner:
-    """Return a runner with the sections that name its method, or one of its features.
+    """Return a runner with the sections that name its method, train it, or act on one of its features.
 
-    Its variants are left as they are.
-
-    Where a section has a trainer for the method, TRL's own is the variant that takes its place.
+    Where a section has a trainer for the method, TRL's own stays as a variant, with the other sections.
     """
-    own = section.of_method(runner.method)
-    own |= {one.name for one in section.every() if runner.features & one.features.keys()}
-    training = [one for one in section.every() if runner.method in one.trainers]
+    # fmtkit's own first: of two with a trainer for a method, the package is at fault.
+    every = sorted(section.every(), key=lambda one: section.is_added(one.name))
+    training = [one for one in every if runner.method in one.trainers]
     for one in training[1:]:
         why = f"it has a trainer for {runner.method}, as section {training[0].name} has"
         raise section.wrong(one.name, why)
+    trained_by = {one.name for one in training}
+    own = section.of_method(runner.method) | trained_by
+    own |= {one.name for one in every if runner.features & one.features.keys()}
+    if not own:
+        return runner
+    variants = dict(runner.variants)
+    plain = variants.get(TRLS_OWN)
+    if plain is None and training and runner.trainer.startswith(("trl:", "trl.")):
+        plain = replace(runner, variants={})
+    if plain is not None:
+        variants[TRLS_OWN] = replace(plain, sections=plain.sections | (own - trained_by))
+    found = replace(runner, sections=runner.sections | own, variants=variants)
     for one in training:
-        changes: Mapping[str, Any] = one.trainers[runner.method]
-        variants = {**runner.variants, TRLS_OWN: replace(runner, variants={})}
         try:
-            runner = replace(runner, **changes, variants=variants)
+            found = replace(found, **cast("dict[str, Any]", dict(one.trainers[runner.method])))
         except (TypeError, ValueError) as error:
             raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
-    return replace(runner, sections=runner.sections | own) if own else runner
+    return found

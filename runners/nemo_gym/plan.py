@@ -113,10 +113,6 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         _say_idle(config, out)
         return
     _check_reward(rewards, multi_turn=settings.multi_turn)
-    if chosen.own_sampler:
-        raise OptionError(
-            "nemo_gym_enabled: trl.backend: async scores in a process without access to the Gym; leave it out"
-        )
     if settings.multi_turn:
         _check_dialogs(config, chosen, out)
     _check_weights(config, rewards)
@@ -125,7 +121,9 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 def _check_reward(rewards: object, *, multi_turn: bool) -> None:
     """Raise OptionError where the Gym's reward is named, and is that of the other mode."""
     right = naming.ENV_REWARD if multi_turn else VERIFY
-    wrong = next((name for name in naming.environments(rewards) if REWARDS[name] != right), None)
+    wrong = next(
+        (name for name in naming.environments(rewards) if REWARDS.get(name, right) != right), None
+    )
     if wrong is not None:
         kind = "entire conversations, run by an agent" if multi_turn else "single answers"
         raise OptionError(

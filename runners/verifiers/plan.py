@@ -70,7 +70,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
 
 
 def _check_method(config: Config, chosen: Runner) -> None:
-    if "rollout_func" not in chosen.features or chosen.own_sampler:
+    if "rollout_func" not in chosen.features:
         able = methods(lambda one: {"verifiers"} <= one.sections and "rollout_func" in one.features)
         raise OptionError(f"{_NAMED}: the trainer samples by itself; episodes are for {able}")
     for key in ("trl.rollout_func", "trl.environment_factory", "trl.tools"):

@@ -9,5 +9,6 @@ SECTION = Section(
     keys="fmtkit.runners.verifiers.keys",
     methods=frozenset({"gdpo", "grpo"}),
     switch="verifiers.environment",
-    rewards=frozenset({"env_reward"}),
+    # axolotl has one name for the reward of any environment's conversations.
+    rewards=frozenset({"env_reward", "axolotl.integrations.nemo_gym.rewards.reward_env"}),
 )

@@ -10,6 +10,7 @@ from fmtkit.core.escaping import one_line
 
 _SAID_BY: dict[str, frozenset[str]] = {
     "conflict": frozenset({"batch_size", "loss_type", "two_schedules"}),
+    "environment_answers": frozenset({"section"}),
     "padding_free": frozenset({"gkd_packing"}),
     "trainer_rule": frozenset(
         {

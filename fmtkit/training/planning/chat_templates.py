@@ -31,7 +31,12 @@ def template_of(
     """
     named = _named(config, readings)
     if len(named) > 1:
-        both = " and ".join(f"{name} ({origin})" for name, origin in named.items())
+        entries = (*config.datasets, *config.test_datasets)
+        paths = {str(one.get("chat_template")): one.get("path") for one in reversed(entries)}
+        both = " and ".join(
+            f"{name} ({origin}{f' of {paths[name]}' if 'datasets.' in origin and name in paths else ''})"
+            for name, origin in named.items()
+        )
         raise OptionError(f"a model has one chat template, but these differ: {both}")
     texts = [reading.type for reading in readings if reading.is_text]
     is_plain = bool(readings) and not any(reading.needs_template for reading in readings)
@@ -119,11 +124,12 @@ def _named(config: Config, readings: tuple[Reading, ...]) -> dict[str, str]:
     for reading in readings:
         if reading.template is not None:
             named.setdefault(reading.template, f"type {reading.type}")
-    for entry in (*config.datasets, *config.test_datasets):
-        if "chat_template" in entry:
-            named.setdefault(str(entry["chat_template"]), "key datasets.chat_template")
-        elif "chat_template_jinja" in entry:
-            named.setdefault("jinja", "key datasets.chat_template_jinja")
+    for part, entries in (("datasets", config.datasets), ("test_datasets", config.test_datasets)):
+        for entry in entries:
+            if "chat_template" in entry:
+                named.setdefault(str(entry["chat_template"]), f"key {part}.chat_template")
+            elif "chat_template_jinja" in entry:
+                named.setdefault("jinja", f"key {part}.chat_template_jinja")
     template = config.text("chat_template")
     if config.get("chat_template_jinja") is not None:
         template = "jinja"

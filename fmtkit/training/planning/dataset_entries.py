@@ -133,7 +133,7 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
     """Note which template is used, and which keys of the run no dataset's type reads."""
     lines = list(chat_templates.template_notes(config))
     for key, option in _options_by_keys(config):
-        if config.get(key) is not False and not any(option in r.options for r in readings):
+        if not any(option in r.options for r in readings):
             able = sorted({one.name for one in registry.converters() if option in one.options})
             lines.append(f"{key} changes nothing: it is for datasets of type {', '.join(able)}")
     return lines
@@ -142,7 +142,11 @@ def notes(config: Config, readings: tuple[Reading, ...]) -> list[str]:
 def _options_by_keys(config: Config) -> list[tuple[str, str]]:
     """Return the keys that set an option of the datasets' types, and the option of each."""
     keys = {name: find_key(name) for name in config.settings}
-    return [(name, key.option) for name, key in keys.items() if key is not None and key.option]
+    return [
+        (name, key.option)
+        for name, key in keys.items()
+        if key is not None and key.option and config.get(name) is not False
+    ]
 
 
 def tables_of(entry: Entry) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from functools import wraps
 
 from fmtkit.core import section
 from fmtkit.core.errors import UnknownNameError, near_match
-from fmtkit.core.runner import DEFAULT, Runner, guess, methods
+from fmtkit.core.runner import DEFAULT, Runner, find, guess, methods
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
@@ -109,8 +109,17 @@ def _losses(config: Config, _: Runner) -> str | None:
 
 @_refusal("environment_method", "an environment with a method that cannot use it")
 def _environment(config: Config, runner: Runner) -> Iterator[str]:
+    usual = find(runner.method)
     for one in section.every():
-        if one.switch and config.get(one.switch) and one.name not in runner.sections:
+        if not one.switch or not config.get(one.switch) or one.name in runner.sections:
+            continue
+        if one.name in usual.sections and usual.variant_key:
+            value = config.get(usual.variant_key)
+            yield (
+                f"{one.switch}: the trainer of {usual.variant_key}: {value} has no use for it; leave one "
+                "of the two out"
+            )
+        else:
             able = methods(lambda other: one.name in other.sections)  # noqa: B023 - called at once
             yield f"{one.switch}: {runner.method} has no use for it; it is for {able}"
 

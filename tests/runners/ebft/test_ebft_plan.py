@@ -82,6 +82,8 @@ def test_a_transformers_that_gives_no_logits_per_row_is_refused_with_what_to_do(
 
 
 def test_thinking_is_left_out_by_the_type_that_knows_it() -> None:
+    off = planned(STRIDED, "ebft.mask_thinking_ce=false")
+    assert off.datasets[0].reading.options == {}
     plan = planned(STRIDED, "ebft.mask_thinking_ce=true")
     assert plan.datasets[0].reading.options == {"mask_thinking_ce": True}
     assert not [note for note in plan.notes if "mask_thinking_ce" in note]

@@ -127,6 +127,10 @@ REFUSED = [
         {"rl": "dpo", "trl": {"num_generations": None}},
         "nemo_gym_enabled: dpo has no use for it; it is for gdpo, grpo and rloo",
     ),
+    (
+        {"trl": {"backend": "async", "num_generations": None}},
+        "nemo_gym_enabled: the trainer of trl.backend: async has no use for it; leave one of the two",
+    ),
     ({"rl": "rloo", "nemo_gym_multi_turn": True}, "conversations are for gdpo and grpo"),
     ({"trl": {"rollout_func": "a.b"}, "nemo_gym_multi_turn": True}, "leave out trl.rollout_func"),
     (
@@ -150,7 +154,7 @@ def test_what_no_run_can_do_is_refused_by_name(keys, words):
 
 
 def test_the_reward_of_a_gym_without_one_is_refused():
-    with pytest.raises(OptionError, match="is the reward of nemo_gym_enabled; set that key"):
+    with pytest.raises(OptionError, match="is the reward of an environment; set nemo_gym_enabled"):
         plan(nemo_gym_enabled=None, trl={"reward_funcs": [VERIFY]}, datasets=[{"path": "a.jsonl"}])
 
 

@@ -204,6 +204,14 @@ def test_an_environment_without_a_python_is_told_with_the_commands(model, tmp_pa
         ({"datasets": [{"path": "rows.jsonl", "type": "gsm8k"}]}, "leave datasets out"),
         ({"nemo_gym_enabled": True}, "a run has one of the two"),
         ({"rl": "rloo"}, "rloo has no use for it; it is for gdpo and grpo"),
+        (
+            {"trl": {"reward_funcs": ["nemo_gym_verify"]}},
+            "nemo_gym_verify is not the reward of verifiers.environment, whose own need not be named",
+        ),
+        (
+            {"verifiers": {}, "trl": {"reward_funcs": ["env_reward"]}},
+            "env_reward is the reward of an environment; set nemo_gym_enabled or verifiers.environment",
+        ),
         ({"num_processes": 2}, "in one training process alone"),
     ],
     ids=str,
@@ -226,6 +234,12 @@ def test_keys_that_do_not_go_together_are_refused(more, words, tmp_path):
 def test_ways_of_sampling_that_exclude_each_other_are_refused(trl, words, tmp_path):
     with pytest.raises(FmtkitError, match=words):
         planning.plan(write(tmp_path, "m", "somewhere", trl=trl))
+
+
+@pytest.mark.parametrize("name", ["env_reward", "axolotl.integrations.nemo_gym.rewards.reward_env"])
+def test_the_reward_of_an_environment_may_be_named_as_in_axolotl(name, tmp_path):
+    more = {"trl": {"reward_funcs": [name], "num_generations": 2}}
+    assert not planning.plan(write(tmp_path, "m", "somewhere", more=more)).missing
 
 
 def test_a_plan_needs_neither_datasets_nor_rewards(tmp_path):

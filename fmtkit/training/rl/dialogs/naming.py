@@ -2,7 +2,7 @@
 
 from fmtkit.core import section
 from fmtkit.core.errors import OptionError
-from fmtkit.core.runner import Runner, Settings, methods
+from fmtkit.core.runner import Runner, Settings
 
 POLICY = "fmtkit-policy"
 """Name of the adapter that agents and environments request, unless a key gives one."""
@@ -35,19 +35,32 @@ def with_ours(value: object, reward: object) -> list[object]:
 
 
 def check(value: object, config: Settings, chosen: Runner) -> None:
-    """Raise OptionError if the environment's reward is named twice, or without its environment."""
+    """Raise OptionError if an environment's reward is named twice, or is not that of the run's own."""
     named = environments(value)
-    if not named:
-        return
-    owners = _sections_of(named[0])
-    if not any(one.name in chosen.sections and config.get(one.switch) for one in owners):
-        first = next((one for one in owners if one.name in chosen.sections), None)
-        if first is not None:
-            raise OptionError(f"{KEY}: {named[0]} is the reward of {first.switch}; set that key")
-        able = methods(lambda one: any(owner.name in one.sections for owner in owners))
-        raise OptionError(f"{KEY}: {named[0]} is the reward of an environment, which is for {able}")
+    on = [one for one in section.every() if one.name in chosen.sections and _is_on(one, config)]
+    for name in named:
+        owners = _sections_of(name)
+        if any(one in on for one in owners):
+            continue
+        if on:
+            raise OptionError(
+                f"{KEY}: {name} is not the reward of {on[0].switch}, whose own need not be named; leave "
+                "it out"
+            )
+        switches = [one.switch for one in owners if one.name in chosen.sections]
+        if switches:
+            raise OptionError(
+                f"{KEY}: {name} is the reward of an environment; set {' or '.join(switches)}"
+            )
+        raise OptionError(
+            f"{KEY}: {name} is the reward of an environment, for which this trainer has no use; leave it out"
+        )
     if len(named) > 1:
         raise OptionError(f"{KEY}: {' and '.join(named)} are the same reward; name it once")
+
+
+def _is_on(one: section.Section, config: Settings) -> bool:
+    return bool(one.rewards and one.switch and config.get(one.switch))
 
 
 def _sections_of(entry: object) -> list[section.Section]:

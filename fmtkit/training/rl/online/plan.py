@@ -6,6 +6,7 @@ It imports neither torch nor TRL, since a dry run uses it.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fmtkit.core import section
 from fmtkit.core.runner import TRL_FEATURES, Runner, methods, our_features
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.imports import places_of
@@ -70,6 +71,25 @@ def _features(subject: Subject) -> Iterator[str]:
             yield (
                 f"trl.{name}: TRL's trainer for {chosen.method} has no such feature; it is for "
                 f"{able}"
+            )
+
+
+@check_config(
+    "environment_answers",
+    "config",
+    "an environment that makes the answers, with a trainer that makes them itself",
+    section="rl",
+)
+def _answers(subject: Subject) -> Iterator[str]:
+    chosen, config = subject.runner, subject.config
+    if "rollout_func" in chosen.features or chosen.own_sampler:
+        return
+    for one in section.every():
+        makes = any("answers" in part(config) for part in one.hooks("provides"))
+        if makes and one.name in chosen.sections:
+            yield (
+                f"{one.switch or one.name}: the trainer of {chosen.method} makes the answers itself: "
+                f"{chosen.trainer.partition(':')[2]} takes no rollout function"
             )
 
 
