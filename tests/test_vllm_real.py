@@ -32,6 +32,9 @@ pytestmark = [
 ]
 EXACT = 1e-3
 """How far a ratio may be from 1 if the answers are those of the weights that train."""
+SLOW = {"learning_rate": 2e-5}
+"""Steps so small that answers that are one step old have ratios within BEHIND, whatever is drawn."""
+BEHIND = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +139,13 @@ def test_the_documents_example_with_every_feature(served, model, tmp_path):
     """Prefetched answers are of older weights: the first ones are exact, later ones near."""
     top, trl = EXAMPLES["everything"]
     keys = real.keys_of(model, served.port, **{**TRL, **trl})
-    keys |= {**top, "micro_batch_size": 8, "max_steps": 10, "learning_rate": 1e-4}
+    keys |= {**top, "micro_batch_size": 8, "max_steps": 10, **SLOW}
     keys["vllm"]["max_model_len"] = 1024
     run = real.training(tmp_path, keys)
     run.ends()
     assert len(run.steps) == 10
     assert near(run.ratios[:1])
-    assert near(run.ratios, 0.1)
+    assert near(run.ratios, BEHIND)
     ages = [log["prefetch/age_in_steps"] for log in run.steps[1:] if "prefetch/age_in_steps" in log]
     assert max(ages) == 1
     real.say(f"prefetched: ratios {min(run.ratios):.4f} to {max(run.ratios):.4f}")
@@ -151,12 +154,12 @@ def test_the_documents_example_with_every_feature(served, model, tmp_path):
 def test_the_ratios_of_a_long_run_with_prefetch_stay_near_one(served, model, tmp_path):
     """Its answers are one step old all along: what drifts, or is sent too late, shows in the ratios."""
     keys = real.keys_of(model, served.port, async_prefetch=True)
-    keys |= {"max_steps": 200, "learning_rate": 1e-4}
+    keys |= {"max_steps": 200, **SLOW}
     run = real.training(tmp_path, keys)
     run.ends()
     assert [log["step"] for log in run.steps] == list(range(1, 201))
     assert near(run.ratios[:1])
-    assert near(run.ratios, 0.1)
+    assert near(run.ratios, BEHIND)
     ages = [log["prefetch/age_in_steps"] for log in run.steps[1:] if "prefetch/age_in_steps" in log]
     assert set(ages) == {1}
     real.say(f"200 steps, prefetched: {min(run.ratios):.4f} to {max(run.ratios):.4f}")
@@ -177,12 +180,13 @@ def test_structured_ebft(served, model, tmp_path):
 def test_several_turns_with_an_environment(served, model, tmp_path, ahead):
     more = {"environment_factory": "rewards.Counter", "async_prefetch": ahead}
     keys = real.keys_of(model, served.port, **more, max_completion_length=200, temperature=0.3)
-    keys |= {"learning_rate": 1e-4}
+    keys |= SLOW
     del keys["trl"]["reward_funcs"]
     rows = [{"question": real.ASKED, "answer": f"#### {n}"} for n in range(16)]
     run = real.training(tmp_path, keys, rows)
     run.ends()
-    assert near(run.ratios, 0.05 if ahead else EXACT)
+    assert near(run.ratios[:1])
+    assert near(run.ratios, BEHIND if ahead else EXACT)
     assert all(log["tools/call_frequency"] > 0 for log in run.steps)
     assert any("step 2" in row["completion"] for row in rows_of(tmp_path))
 
