@@ -29,17 +29,19 @@ KEYS = inside(
 )
 """
 PLAN = """
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.check import check_config
 
 
-def derive(config, runner, out, launching):
-    if config.get("arena.url"):
-        out.notes.append(f"the arena at {config.get('arena.url')} judges {runner.method}")
+def derive(plan):
+    url = plan.config.get("arena.url")
+    if url:
+        plan.arguments.notes.append(f"the arena at {url} judges {plan.method}")
 
 
 @check_config("arena_players", "config", "an arena that nobody plays in", section="arena")
-def _players(subject: Subject) -> str | None:
-    if subject.config.get("arena.players") == 1:
+def _players(plan: Plan) -> str | None:
+    if plan.config.get("arena.players") == 1:
         return "arena.players: 1: nobody plays alone; write 2 or more"
     return None
 """

@@ -39,6 +39,6 @@ def test_what_only_a_gpu_has_is_left_out_and_said():
 def test_the_plan_says_what_this_machine_lacks(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     plan = planning.plan({"attn_implementation": "flash_attention_2", "tf32": True}, partial=True)
-    assert plan.resolution.model["attn_implementation"].value == "flash_attention_2"
-    notes = at_hand.notes(plan.resolution)
+    assert plan.arguments.model["attn_implementation"].value == "flash_attention_2"
+    notes = at_hand.notes(plan.arguments)
     assert [note.partition(" ")[0] for note in notes] == ["attn_implementation:", "tf32"]

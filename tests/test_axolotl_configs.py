@@ -109,22 +109,22 @@ def test_packing_is_a_note_where_the_trainer_has_none_and_nothing_where_it_is_fa
     noted, idle = plan_of("orpo"), plan_of("dpo-qlora")
     assert [n for n in noted.notes if n.startswith("sample_packing changes nothing: ORPOConfig")]
     assert not [n for n in idle.notes if "sample_packing" in n]
-    assert "packing" not in noted.resolution.trainer
-    assert plan_of("sft-lora-packed").resolution.trainer["packing"].value is True
+    assert "packing" not in noted.arguments.trainer
+    assert plan_of("sft-lora-packed").arguments.trainer["packing"].value is True
 
 
 def test_evaluations_without_rows_to_evaluate_on_are_a_note():
     plan = plan_of("sft-lora-packed")
     assert [n for n in plan.notes if n.startswith("evals_per_epoch changes nothing: there is")]
-    assert not {"eval_steps", "eval_strategy"} & set(plan.resolution.trainer)
+    assert not {"eval_steps", "eval_strategy"} & set(plan.arguments.trainer)
 
 
 def test_two_trackers_names_that_are_null_are_no_contradiction():
-    assert "run_name" not in plan_of("sft-lora-packed").resolution.trainer
+    assert "run_name" not in plan_of("sft-lora-packed").arguments.trainer
 
 
 def test_named_modules_beside_all_linear_layers_are_a_union():
-    assert plan_of("sft-lora-packed").resolution.peft["target_modules"].value == [
+    assert plan_of("sft-lora-packed").arguments.peft["target_modules"].value == [
         "all-linear",
         "embed_tokens",
         "q_proj",
@@ -132,18 +132,18 @@ def test_named_modules_beside_all_linear_layers_are_a_union():
 
 
 def test_a_floor_makes_the_cosine_one_with_a_floor():
-    trainer = plan_of("sft-lora-packed").resolution.trainer
+    trainer = plan_of("sft-lora-packed").arguments.trainer
     assert trainer["lr_scheduler_type"].value == "cosine_with_min_lr"
     assert trainer["lr_scheduler_kwargs"].value == {"min_lr_rate": 0.1}
     made = planning.plan({"lr_scheduler": "linear", "cosine_min_lr_ratio": 0.1}, partial=True)
-    assert made.resolution.trainer["lr_scheduler_type"].value == "linear"
+    assert made.arguments.trainer["lr_scheduler_type"].value == "linear"
     assert [n for n in made.notes if n.startswith("cosine_min_lr_ratio changes nothing")]
 
 
 def test_xformers_falls_back_to_sdpa_with_a_note():
     for keys in ({"xformers_attention": True}, {"attn_implementation": "xformers"}):
         made = planning.plan(keys, partial=True)
-        assert made.resolution.model["attn_implementation"].value == "sdpa"
+        assert made.arguments.model["attn_implementation"].value == "sdpa"
         assert [n for n in made.notes if "sdpa computes the same function" in n]
 
 
@@ -154,18 +154,18 @@ def test_a_template_that_the_tokenizer_brings_is_taken_from_it_and_said():
 
 
 def test_how_a_quantized_checkpoint_is_read_goes_to_its_class_and_needs_no_device():
-    resolution = plan_of("sft-fsdp-thinking").resolution
-    assert {a.name: a.value for a in resolution.quantization.values()} == {
+    given = plan_of("sft-fsdp-thinking").arguments
+    assert {a.name: a.value for a in given.quantization.values()} == {
         "config_class": "Mxfp4Config",
         "dequantize": True,
     }
-    assert not resolution.is_quantized
-    assert resolution.model["output_router_logits"].value is True
-    assert resolution.model["experts_implementation"].value == "grouped_mm"
+    assert not given.is_quantized
+    assert given.model["output_router_logits"].value is True
+    assert given.model["experts_implementation"].value == "grouped_mm"
 
 
 def test_loftq_starts_the_adapter():
-    peft = plan_of("sft-loftq").resolution.peft
+    peft = plan_of("sft-loftq").arguments.peft
     assert peft["init_lora_weights"].value == "loftq"
     assert peft["loftq_config"].value == {"loftq_bits": 4}
 
@@ -189,9 +189,9 @@ def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_t
     for keys in ({"use_liger_kernel": True}, {"liger_rope": True, "liger_rms_norm": True}):
         made = planning.plan(keys, partial=True)
         noted = [n for n in made.notes if "liger-kernel is not installed" in n]
-        assert ("use_liger_kernel" in made.resolution.trainer) is is_there
+        assert ("use_liger_kernel" in made.arguments.trainer) is is_there
         assert bool(noted) is not is_there
-    parts = made.resolution.trainer.get("liger_kernel_config")
+    parts = made.arguments.trainer.get("liger_kernel_config")
     if is_there:
         assert {name for name, on in parts.value.items() if on} == {"rope", "rms_norm"}
 
@@ -251,10 +251,10 @@ def test_what_only_the_first_fsdp_had_is_a_note_and_the_rest_reaches_accelerate(
 
 def test_swanlab_is_reported_to_as_its_keys_say():
     plan = plan_of("dpo-qlora")
-    assert plan.resolution.trainer["report_to"].value == ["swanlab"]
-    assert plan.resolution.trainer["run_name"].value == "first"
-    assert plan.resolution.of("environment")["SWANLAB_PROJECT"].value == "pairs"
-    assert plan.resolution.of("environment")["SWANLAB_MODE"].value == "local"
+    assert plan.arguments.trainer["report_to"].value == ["swanlab"]
+    assert plan.arguments.trainer["run_name"].value == "first"
+    assert plan.arguments.of("environment")["SWANLAB_PROJECT"].value == "pairs"
+    assert plan.arguments.of("environment")["SWANLAB_MODE"].value == "local"
 
 
 def test_no_key_stands_both_as_a_name_and_as_an_alias():

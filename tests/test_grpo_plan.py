@@ -132,11 +132,11 @@ def test_replay_and_a_moving_reference_are_refused() -> None:
 
 
 def test_a_server_is_the_mode_unless_another_is_asked_for() -> None:
-    found = planned("rl: grpo\ntrl: {use_vllm: true}").resolution.trainer["vllm_mode"]
+    found = planned("rl: grpo\ntrl: {use_vllm: true}").arguments.trainer["vllm_mode"]
     assert (found.value, found.origin) == ("server", "default of fmtkit")
     text = "rl: grpo\ntrl: {use_vllm: true, vllm_mode: colocate}"
-    assert planned(text).resolution.trainer["vllm_mode"].value == "colocate"
-    assert "vllm_mode" not in planned("rl: grpo\n").resolution.trainer
+    assert planned(text).arguments.trainer["vllm_mode"].value == "colocate"
+    assert "vllm_mode" not in planned("rl: grpo\n").arguments.trainer
 
 
 # --- what is named ------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_the_asynchronous_trainer_is_planned_with_its_own_names() -> None:
         " max_completion_length: 64, reward_funcs: [a.b]}"
     )
     assert plan.runner.trainer == "trl.experimental.async_grpo:AsyncGRPOTrainer"
-    trainer = {name: argument.value for name, argument in plan.resolution.trainer.items()}
+    trainer = {name: argument.value for name, argument in plan.arguments.trainer.items()}
     assert trainer["vllm_server_base_url"] == "http://localhost:8001"
     assert trainer["weight_sync_steps"] == 2
     assert trainer["max_completion_length"] == 64
@@ -256,7 +256,7 @@ def test_a_metric_of_dynamic_sampling_is_a_reward_of_the_run(keys, said):
 def test_a_metric_is_named_as_in_the_metrics_or_as_in_the_configuration(name):
     text = "rl: rloo\nmicro_batch_size: 2\ntrl: {reward_funcs: [fmtkit.rewards.accuracy], "
     plan = planned(f"{text}dynamic_sampling_metric: [{name}], dynamic_sampling: true}}")
-    assert plan.resolution.of("rl")["dynamic_sampling_metric"].value == [name]
+    assert plan.arguments.of("rl")["dynamic_sampling_metric"].value == [name]
 
 
 def test_dynamic_sampling_is_not_for_trainers_that_have_no_groups():

@@ -251,7 +251,7 @@ def test_a_package_that_an_optimizer_lacks_is_told_before_the_run(model, tmp_pat
 )
 def test_bf16_is_the_precision_of_the_weights_too(keys, dtype, origin, model, tmp_path):
     plan = planning.plan({k: v for k, v in keys_of(tmp_path, model).items() if k != "bf16"} | keys)
-    argument = plan.resolution.model["dtype"]
+    argument = plan.arguments.model["dtype"]
     assert argument.value == dtype
     assert origin in argument.origin
 

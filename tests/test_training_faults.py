@@ -215,7 +215,7 @@ def test_an_unknown_value_breaks_no_rule():
 )
 def test_an_argument_of_the_trainer_passes_by_its_own_name(text, name, value):
     plan = planning.plan(parse(text, "x"), partial=True)
-    assert plan.resolution.trainer[name].value == value
+    assert plan.arguments.trainer[name].value == value
 
 
 def test_no_key_of_the_table_is_a_mere_copy_of_an_argument():
@@ -240,7 +240,7 @@ def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
         "from fmtkit.training.planning import plan as planning\n"
         "raw = {'rl': 'grpo', 'trl': {'temperature': 0.5}, 'weight_decay': 0.1}\n"
         "plan = planning.plan(raw, partial=True)\n"
-        "print(plan.resolution.trainer['temperature'].value, plan.package, *plan.notes)\n"
+        "print(plan.arguments.trainer['temperature'].value, plan.package, *plan.notes)\n"
         "assert not {'torch', 'transformers', 'trl'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

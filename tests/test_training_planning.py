@@ -296,18 +296,18 @@ def test_a_template_of_a_test_dataset_is_named_with_its_key_and_file():
 
 def test_the_batch_of_a_step_sets_the_accumulation():
     plan = planned("batch_size: 32\nmicro_batch_size: 4\nnum_processes: 2")
-    assert plan.resolution.trainer["gradient_accumulation_steps"].value == 4
+    assert plan.arguments.trainer["gradient_accumulation_steps"].value == 4
 
 
 def test_evaluations_per_epoch_become_shares_of_the_run():
     plan = planned("evals_per_epoch: 4\nnum_epochs: 2\nval_set_size: 0.1")
-    assert plan.resolution.trainer["eval_steps"].value == pytest.approx(1 / 8)
-    assert plan.resolution.trainer["eval_strategy"].value == "steps"
+    assert plan.arguments.trainer["eval_steps"].value == pytest.approx(1 / 8)
+    assert plan.arguments.trainer["eval_strategy"].value == "steps"
 
 
 def test_dora_and_qlora_set_what_they_stand_for():
-    assert planned("adapter: dora").resolution.peft["use_dora"].value is True
-    qlora = planned("adapter: qlora").resolution.quantization
+    assert planned("adapter: dora").arguments.peft["use_dora"].value is True
+    qlora = planned("adapter: qlora").arguments.quantization
     assert qlora["load_in_4bit"].value is True
     assert qlora["bnb_4bit_quant_type"].value == "nf4"
 

@@ -20,14 +20,14 @@ from fmtkit.training.planning import plan as planning
 
 def test_the_plan_says_that_it_pushes_and_who_said_so():
     plan = planning.plan({"base_model": "m", "rl": "dpo", "hub_model_id": "me/mine"}, partial=True)
-    said = {name: (a.value, a.origin) for name, a in plan.resolution.trainer.items()}
+    said = {name: (a.value, a.origin) for name, a in plan.arguments.trainer.items()}
     assert said["push_to_hub"] == (True, "key hub_model_id")
     assert said["hub_private_repo"][0] is True
     quiet = {"hub_model_id": "me/mine", "push_to_hub": False}
     plan = planning.plan({"base_model": "m", "rl": "dpo", **quiet}, partial=True)
-    assert plan.resolution.trainer["push_to_hub"].value is False
+    assert plan.arguments.trainer["push_to_hub"].value is False
     plan = planning.plan({"base_model": "m", "rl": "dpo"}, partial=True)
-    assert "push_to_hub" not in plan.resolution.trainer
+    assert "push_to_hub" not in plan.arguments.trainer
 
 
 class Hub(BaseHTTPRequestHandler):

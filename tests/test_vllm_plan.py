@@ -40,9 +40,9 @@ SHARED = {"gpu_memory_utilization": 0.4, "max_model_len": 512, "tensor_parallel_
 def test_keys_of_the_server_reach_a_vllm_inside_the_trainer() -> None:
     plan = planned(COLOCATED, vllm=SHARED, num_processes=2)
     names = ("vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_tensor_parallel_size")
-    assert [plan.resolution.trainer[name].value for name in names] == [0.4, 512, 2]
+    assert [plan.arguments.trainer[name].value for name in names] == [0.4, 512, 2]
     assert not any("vllm" in note for note in plan.notes)
-    served = planned(SERVED, vllm=SHARED).resolution.trainer
+    served = planned(SERVED, vllm=SHARED).arguments.trainer
     assert not set(names) & set(served)
 
 
@@ -55,7 +55,7 @@ def test_a_key_that_a_vllm_inside_the_trainer_cannot_take_is_named(method, keys)
     for name in keys:
         (note,) = [note for note in plan.notes if note.startswith(f"vllm.{name} ")]
         assert "changes nothing: trl.vllm_mode: colocate" in note
-    assert "vllm_server_port" not in plan.resolution.trainer
+    assert "vllm_server_port" not in plan.arguments.trainer
 
 
 @pytest.mark.parametrize("key", ["vllm.tensor_parallel_size", "trl.vllm_tensor_parallel_size"])
@@ -182,7 +182,7 @@ def test_a_fragment_may_leave_the_server_to_the_rest():
 
 
 def test_the_trainer_asks_the_port_that_the_server_listens_on():
-    argument = planned(SERVED, vllm={"port": 8123}).resolution.trainer["vllm_server_port"]
+    argument = planned(SERVED, vllm={"port": 8123}).arguments.trainer["vllm_server_port"]
     assert (argument.value, argument.origin) == (8123, "key vllm.port")
     with pytest.raises(OptionError, match=r"vllm.port is 8123 and trl.vllm_server_port is 8000"):
         planned({**SERVED, "vllm_server_port": 8000}, vllm={"port": 8123})
@@ -304,8 +304,8 @@ def test_distillation_sends_its_weights_as_files_or_by_nccl(monkeypatch):
     """TRL's own trainer has no adapters to send; what it would not do is not taken for done."""
     keys = {**WHOLE, "rl": "distillation", "teacher_model": "a/t", "use_cpu": True}
     files = planning.plan({**keys, "trl": FILES})
-    assert files.resolution.own["vllm_sync"].value == "file"
-    assert files.resolution.trainer["vllm_mode"].value == "server"
+    assert files.arguments.own["vllm_sync"].value == "file"
+    assert files.arguments.trainer["vllm_mode"].value == "server"
     for trl in (SERVED, LORA):
         with pytest.raises(OptionError, match=r"vllm_sync: file sends them as files \[transfer\]"):
             planning.plan({**keys, "adapter": "lora", "trl": trl})

@@ -54,7 +54,7 @@ class Section:
 
     The modules may define:
 
-    - `derive(config, runner, resolution, launch)`: checks the keys and sets what follows from them;
+    - `derive(plan)`: checks the keys and sets what follows from them in `plan.arguments`;
     - `datasets(config)` and `missing(config)`: datasets in place of the run's, and the keys still to be set;
     - `features(config)`: the set keys that only fmtkit's own trainer honours;
     - `provides(config)`: which of the run's datasets, rewards and answers it has instead (`Provided`);

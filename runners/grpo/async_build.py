@@ -20,7 +20,7 @@ def build_async(job: Job, parts: Parts) -> Any:
             "and lora_model_dir"
         )
     trainer_class = load_class(parts.runner.trainer)
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     places = [Path(place) for place in job.places]
     inputs = trainer_inputs(job, parts, trainer_class)
     inputs.pop("eval_dataset")

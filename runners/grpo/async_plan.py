@@ -2,12 +2,10 @@
 
 import os
 
-from fmtkit.core.runner import Runner
-from fmtkit.training.config.config import Config
 from fmtkit.training.planning import gpus
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import Argument, Launch, Resolution
+from fmtkit.training.planning.types import Argument
 
 _TAKEN = frozenset(
     {
@@ -37,13 +35,13 @@ _INSTEAD = {
 @check_config(
     "async_feature", "config", "keys that the asynchronous trainer does not support", section="grpo"
 )
-def _features(subject: Subject) -> list[str]:
-    if not subject.runner.own_sampler:
+def _features(plan: Plan) -> list[str]:
+    if not plan.runner.own_sampler:
         return []
     return [
         f"trl.{name}: TRL's AsyncGRPOTrainer does not take it; "
         f"{_INSTEAD.get(name, 'it is for trl.backend: sync')}"
-        for name, argument in subject.resolution.of("rl").items()
+        for name, argument in plan.arguments.of("rl").items()
         if name not in _TAKEN and argument.value not in (None, False)
     ]
 
@@ -51,16 +49,16 @@ def _features(subject: Subject) -> list[str]:
 @check_config(
     "async_server", "config", "vLLM inside the process of the asynchronous trainer", section="grpo"
 )
-def _server(subject: Subject) -> str | None:
-    if not subject.runner.own_sampler or subject.config.text("trl.vllm_mode") != "colocate":
+def _server(plan: Plan) -> str | None:
+    if not plan.runner.own_sampler or plan.config.text("trl.vllm_mode") != "colocate":
         return None
     return "trl.vllm_mode: colocate: the asynchronous trainer uses its own server; leave it out"
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+def derive(plan: Plan) -> None:
     """Set the arguments that the asynchronous trainer knows under other names."""
-    del config, launching
-    if not chosen.own_sampler:
+    out = plan.arguments
+    if not plan.runner.own_sampler:
         return
     interval = out.of("rl").get("vllm_sync_interval")
     if interval is not None:

@@ -28,7 +28,7 @@ def build_grpo(job: Job, parts: Parts) -> Any:
 def build_rloo(job: Job, parts: Parts) -> Any:
     """Make fmtkit's RLOO trainer, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
     gym = environment_of(job, parts)
     rewards = rewards_for(job, parts, gym)
@@ -45,7 +45,7 @@ def build_rloo(job: Job, parts: Parts) -> Any:
 
 def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     gym = environment_of(job, parts)
     out = {
         **trainer_inputs(job, parts, load_class(parts.runner.trainer)),

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from fmtkit.core.errors import near_match
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.imports import places_of
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries
 
@@ -36,8 +37,8 @@ def whole_groups(config: Config) -> Iterator[str]:
     "values of replay, re-rolling and dynamic sampling that no run can use",
     section="grpo_features",
 )
-def _settings(subject: Subject) -> None:
-    settings_of(subject.config)
+def _settings(plan: Plan) -> None:
+    settings_of(plan.config)
 
 
 @check_config(
@@ -46,9 +47,9 @@ def _settings(subject: Subject) -> None:
     "a metric of dynamic sampling that is not a reward",
     section="grpo_features",
 )
-def _metric(subject: Subject) -> str | None:
+def _metric(plan: Plan) -> str | None:
     """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
-    config, chosen = subject.config, subject.runner
+    config, chosen = plan.config, plan.runner
     names = settings_of(config).dynamic_sampling_metric
     elsewhere = config.get("trl.environment_factory") or "rewards" in chosen.provided(config)
     if not names or elsewhere or "rewards" not in chosen.needs:
@@ -67,10 +68,9 @@ def _metric(subject: Subject) -> str | None:
 @check_config(
     "replay_reference", "config", "a replay buffer with `sync_ref_model`", section="grpo_features"
 )
-def _replay(subject: Subject) -> str | None:
-    moving = subject.resolution.trainer.get("sync_ref_model")
-    replays = settings_of(subject.config).replays
-    if not replays or not moving or moving.value is not True:
+def _replay(plan: Plan) -> str | None:
+    moves = plan.arguments.value("sync_ref_model") is True
+    if not settings_of(plan.config).replays or not moves:
         return None
     return (
         "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "

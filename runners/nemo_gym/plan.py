@@ -10,7 +10,8 @@ from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.runner import Runner, methods
 from fmtkit.core.section import Provided
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.planning.types import Launch, Resolution
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
 
 from .section import REWARDS
@@ -104,9 +105,9 @@ def missing(config: Config) -> list[str]:
     return needed
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+def derive(plan: Plan) -> None:
     """Check the keys against each other and the method; add what the user should know to the notes."""
-    del launching
+    config, out = plan.config, plan.arguments
     settings = settings_of(config)
     rewards = config.get("trl.reward_funcs")
     if not settings.enabled:
@@ -114,7 +115,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
         return
     _check_reward(rewards, multi_turn=settings.multi_turn)
     if settings.multi_turn:
-        _check_dialogs(config, chosen, out)
+        _check_dialogs(config, plan.runner, out)
     _check_weights(config, rewards)
 
 
@@ -132,13 +133,13 @@ def _check_reward(rewards: object, *, multi_turn: bool) -> None:
         )
 
 
-def _say_idle(config: Config, out: Resolution) -> None:
+def _say_idle(config: Config, out: Arguments) -> None:
     idle = [n for n in config.settings if n.startswith("nemo_gym_") and n != "nemo_gym_enabled"]
     if idle:
         out.notes.append(f"nemo_gym_enabled is not true: {', '.join(sorted(idle))} change nothing")
 
 
-def _check_dialogs(config: Config, chosen: Runner, out: Resolution) -> None:
+def _check_dialogs(config: Config, chosen: Runner, out: Arguments) -> None:
     if "rollout_func" not in chosen.features:
         raise OptionError(
             f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; conversations "

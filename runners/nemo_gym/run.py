@@ -60,7 +60,7 @@ def servers(plan: Plan) -> Iterator[None]:
 def policy(plan: Plan) -> dict[str, str]:
     """Return the settings with which the Gym's agents call the model: the trainer's vLLM server."""
     settings = settings_of(plan.config)
-    trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
+    trainer = plan.arguments.values("trainer")
     if not settings.multi_turn or not asks_server(trainer):
         return {}
     url = address(trainer).url.replace("://0.0.0.0", "://127.0.0.1")

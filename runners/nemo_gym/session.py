@@ -37,7 +37,7 @@ def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
     def agent_server(server: str | None, agent: str | None) -> str:
         return head.agent_server(directory, server, agent).url
 
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     retries = read_options(section).retries
     is_adapter = section.get("vllm_lora_sync") is True
     policy = settings.policy_name(job.model, is_adapter=is_adapter)

@@ -29,6 +29,6 @@ def build_online_dpo(job: Job, parts: Parts) -> Any:
         **inputs,
         reward_funcs=rewards.waited_for,
         rewards=rewards,
-        max_failed_share=share_of(job.sections.get("rl", {}), gym),
+        max_failed_share=share_of(job.section("rl"), gym),
     )
     return watched(job, with_server(job, make))

@@ -9,8 +9,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner, methods
 from fmtkit.core.section import Provided
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.planning.launch import processes_of
-from fmtkit.training.planning.types import Launch, Resolution
+from fmtkit.training.planning.run_plan import Plan
 
 from .settings import ROWS, VerifiersSettings, read_settings
 
@@ -57,16 +56,19 @@ def datasets(config: Config) -> dict[str, Entry]:
     return {_NAMED: {"path": str(run_folder(config) / ROWS), "type": "passthrough"}}
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+def derive(plan: Plan) -> None:
     """Check the keys against each other and the method; say which do nothing."""
+    config = plan.config
     idle = [name for name in config.settings if name.startswith(_PREFIX) and name != _NAMED]
     if not config.get(_NAMED):
         if idle:
-            out.notes.append(f"{_NAMED} is unset: {', '.join(sorted(idle))} change nothing")
+            plan.arguments.notes.append(
+                f"{_NAMED} is unset: {', '.join(sorted(idle))} change nothing"
+            )
         return
     settings_of(config)
-    _check_method(config, chosen)
-    _check_sampler(config, launching)
+    _check_method(config, plan.runner)
+    _check_sampler(plan)
 
 
 def _check_method(config: Config, chosen: Runner) -> None:
@@ -80,8 +82,9 @@ def _check_method(config: Config, chosen: Runner) -> None:
         raise OptionError(f"{_NAMED}: nemo_gym_enabled: a run has one of the two")
 
 
-def _check_sampler(config: Config, launching: Launch) -> None:
+def _check_sampler(plan: Plan) -> None:
     """Raise OptionError where the model that trains would have to answer beside its training."""
+    config = plan.config
     if config.is_true("trl.use_vllm") and config.text("trl.vllm_mode") != "colocate":
         return
     advice = "set trl.use_vllm: true with a server (vllm_mode: server)"
@@ -89,7 +92,7 @@ def _check_sampler(config: Config, launching: Launch) -> None:
         raise OptionError(
             f"trl.async_prefetch: the model cannot train and sample in one process at once; {advice}"
         )
-    if processes_of(config, launching) != 1:
+    if plan.processes != 1:
         raise OptionError(
             f"{_NAMED}: episodes end at different times, so the model that trains answers in one "
             f"training process alone; set num_processes: 1, or {advice}"

@@ -43,7 +43,7 @@ def open_environment(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
             f"verifiers.environment: {settings.environment} is not served (no {file}); `fmtkit train` "
             "starts it on the machine of the first process"
         )
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     is_adapter = section.get("vllm_lora_sync") is True
     model = POLICY if is_adapter else job.model
     retries = read_options(section).retries

@@ -74,6 +74,11 @@ class Config:
         """Return whether a key is set to true."""
         return self.get(name) is True
 
+    @property
+    def is_fragment(self) -> bool:
+        """Return whether it is part of a configuration: nothing trains without a model."""
+        return self.text("base_model") is None
+
     def method(self) -> str:
         """Return the training method that the configuration asks for."""
         asked = {one.method for one in runner.shipped() if one.key and self.is_true(one.key)}

@@ -64,7 +64,7 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
 
 
 def _limit(plan: "Plan") -> Any:
-    limit = plan.resolution.max_length
+    limit = plan.arguments.max_length
     return limit if limit is not None else "so many"
 
 

@@ -35,16 +35,11 @@ _UNLIMITED = 1 << 30
 def look(plan: Plan) -> dict[str, FirstRows]:
     """Return the first rows of each dataset whose files are on this machine, by its dotted name."""
     return {
-        name: _look_at(plan, dataset)
-        for name, dataset in _named(plan).items()
+        dataset.name: _look_at(plan, dataset)
+        for dataset in plan.all_datasets
         if is_local(dataset)
         and not dataset_entries.absent_functions(plan.config, [dataset.reading])
     }
-
-
-def _named(plan: Plan) -> dict[str, DatasetPlan]:
-    named = {f"datasets.{n}": dataset for n, dataset in enumerate(plan.datasets)}
-    return named | {f"test_datasets.{n}": one for n, one in enumerate(plan.test_datasets)}
 
 
 def is_local(dataset: DatasetPlan) -> bool:

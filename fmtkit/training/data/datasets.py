@@ -403,7 +403,7 @@ def options_of(
     """
     config = plan.config
     given = said_options(config, dataset.entry)
-    length = plan.resolution.max_length
+    length = plan.arguments.max_length
     policy = length_policy(config)
     if policy.startswith("truncate") and config.is_true("train_on_inputs"):
         # Prompts are trained on as well: something is left of every row that is cut.

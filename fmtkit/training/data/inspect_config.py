@@ -54,7 +54,7 @@ def _inspected(
     configured = options_of(run_plan, dataset, selection, local=bool(local), split=False)
     typed = given.chosen()
     typed.pop("config", None)
-    limit = configured.max_length or run_plan.resolution.max_length
+    limit = configured.max_length or run_plan.arguments.max_length
     values: dict[str, Any] = configured.of_sources() | {
         "columns": {**configured.columns, **typed.pop("columns", {})},
         "options": {**configured.options, **typed.pop("options", {})},
@@ -102,5 +102,5 @@ def _tokenizer(run_plan: Plan) -> str | None:
 
 def _anchors(run_plan: Plan) -> dict[str, object]:
     known = {entry.name for entry in fields(AnchorRule)}
-    sections = run_plan.resolution.sections.values()
+    sections = run_plan.arguments.sections.values()
     return {a.name: a.value for section in sections for a in section.values() if a.name in known}

@@ -52,7 +52,9 @@ def _with_reading(plan: Plan, dataset: DatasetPlan, *, with_hub: bool) -> Datase
         return replace(dataset, reading=replace(dataset.reading, is_plain=True))
     is_segments = chosen.makes is Segments
     reading = replace(dataset.reading, is_text=not is_segments, is_segments=is_segments)
-    return replace(dataset, reading=reading, table=chosen.table if is_segments else dataset.table)
+    if is_segments:
+        reading = replace(reading, tables=(chosen.table,))
+    return replace(dataset, reading=reading)
 
 
 def _depends_on_rows(source: str) -> bool:

@@ -9,16 +9,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from fmtkit.training.planning import gpus
-from fmtkit.training.planning.types import Resolution
+from fmtkit.training.planning.types import Arguments
 
 Values = Mapping[str, Any]
 
 
-def notes(resolution: Resolution) -> list[str]:
+def notes(given: Arguments) -> list[str]:
     """Return which kernels are not available on this machine, and what replaces them."""
     lines: list[str] = []
     has_cuda = gpus.may_be_there(os.environ)
-    for adapt, group in ((loading, resolution.model), (arguments, resolution.trainer)):
+    for adapt, group in ((loading, given.model), (arguments, given.trainer)):
         adapt({a.name: a.value for a in group.values()}, has_cuda=has_cuda, say=lines.append)
     return [f"{note} (on this machine)" for note in lines]
 

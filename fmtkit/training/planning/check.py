@@ -6,11 +6,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core import section
 from fmtkit.core.runner import Refusal, Runner
-from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import FirstRows, Launch, Reading, Resolution
+from fmtkit.training.planning.types import FirstRows
 
 Needs = Literal["config", "files", "modules", "device", "servers", "data"]
 
@@ -22,18 +21,6 @@ NEEDS: dict[Needs, str] = {
     "servers": "a vLLM server or a NeMo Gym",
     "data": "the converted rows",
 }
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What checks examine while a plan is made: the keys, and what follows from them so far."""
-
-    config: Config
-    runner: Runner
-    resolution: Resolution = field(default_factory=Resolution)
-    launching: Launch = field(default_factory=lambda: Launch((), "one process"))
-    readings: tuple[tuple[str, Entry, Reading], ...] = ()
-    """Datasets whose type is understood: dotted name, entry, reading."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +70,12 @@ class Check(Generic[S]):
     """The section of a configuration that a method must take for the check to apply; any where empty."""
 
 
-_OF_CONFIG: list[Check[Subject]] = []
+_OF_CONFIG: list[Check[Plan]] = []
 _OF_RUN: list[Check[Run]] = []
 
 
 def check_config(code: str, needs: Needs, about: str, *, section: str = "") -> Callable[[F], F]:
-    """Declare that a function of a `Subject` checks every plan; it returns what is wrong, or raises it.
+    """Declare that a function of a `Plan` checks it while it is made; it returns what is wrong, or raises it.
 
     Args:
         code: The name of its problems, which no other check has.
@@ -129,7 +116,7 @@ def check_run(
     return declare
 
 
-def of_config(runner: Runner | None = None) -> list[Check[Subject]]:
+def of_config(runner: Runner | None = None) -> list[Check[Plan]]:
     """Return the checks of a plan that are declared, for a method's sections, or for all without one."""
     sections = [one for one in section.every() if runner is None or one.name in runner.sections]
     for one in sections:
@@ -163,11 +150,11 @@ def run_checks(subject: S, problems: Problems, checks: Iterable[Check[S]]) -> No
                 problems.found.append(Problem(check.code, text, key, error))
 
 
-def of_method(runner: Runner) -> tuple[Check[Subject], ...]:
+def of_method(runner: Runner) -> tuple[Check[Plan], ...]:
     """Return the checks of a method's runner."""
 
-    def bound(rule: Refusal) -> Find[Subject]:
-        return lambda subject: rule(subject.config)
+    def bound(rule: Refusal) -> Find[Plan]:
+        return lambda plan: rule(plan.config)
 
     about = f"what {runner.method} cannot honour"
     return tuple(Check(code, "config", about, bound(r)) for code, r in runner.refusals.items())

@@ -21,17 +21,15 @@ from fmtkit.core.errors import (
 )
 from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.training.config.config import Config
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import gpus, refusals, weight_files
-from fmtkit.training.planning.check import Run, Subject, check_config, check_run
+from fmtkit.training.planning.check import Run, check_config, check_run
 from fmtkit.training.planning.job import Source
-from fmtkit.training.planning.types import Launch, Resolution
+from fmtkit.training.planning.run_plan import Plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fmtkit.training.planning.run_plan import Plan
 
 _LOOK = 1000
 """Rows of a file that are checked where a few are enough."""
@@ -157,7 +155,7 @@ def check_template(run: Run) -> None:
 def find_device(run: Run) -> str | None:
     """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
     plan = run.plan
-    what = _needing_cuda(plan.config, plan.resolution, plan.launch)
+    what = _needing_cuda(plan)
     if what is None or gpus.may_be_there(os.environ):
         return next(filter(None, (why(plan) for why in plan.runner.hooks("lacking_device"))), None)
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
@@ -168,28 +166,27 @@ def find_device(run: Run) -> str | None:
     "config",
     "`use_cpu` with quantized weights, LoftQ or a way of launching that needs GPUs",
 )
-def find_cpu_only(subject: Subject) -> Problem | None:
+def find_cpu_only(plan: Plan) -> Problem | None:
     """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
-    if not subject.config.is_true("use_cpu"):
+    if not plan.config.is_true("use_cpu"):
         return None
-    what = _needing_cuda(subject.config, subject.resolution, subject.launching)
+    what = _needing_cuda(plan)
     if what is None:
         return None
     text = f"{what} a CUDA device, and use_cpu: true trains without; leave one of the two out"
     return Problem("", text, "use_cpu")
 
 
-def _needing_cuda(config: Config, resolution: Resolution, launching: Launch) -> str | None:
+def _needing_cuda(plan: Plan) -> str | None:
     """Return what of a run needs a GPU, with its verb."""
-    if resolution.is_quantized:
+    if plan.arguments.is_quantized:
         return "quantized weights need"
-    if _is_loftq(config, resolution):
+    if _is_loftq(plan):
         return "peft.loftq_config: LoftQ needs"
-    attention = resolution.model.get("attn_implementation")
-    if attention is not None and attention.value == "flex_attention":
+    if plan.arguments.value("attn_implementation", "model") == "flex_attention":
         # It has no backward pass on a CPU.
         return "attn_implementation: flex_attention needs"
-    return f"launching by {launching.profile} needs" if launching.needs_cuda else None
+    return f"launching by {plan.launch.profile} needs" if plan.launch.needs_cuda else None
 
 
 _OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
@@ -209,24 +206,23 @@ _LOFTQ = ("bitsandbytes", "scipy")
 """The packages by which PEFT quantizes weights for LoftQ."""
 
 
-def _is_loftq(config: Config, resolution: Resolution) -> bool:
+def _is_loftq(plan: Plan) -> bool:
     """Return whether an adapter of the run starts by LoftQ."""
-    named = resolution.peft.get("init_lora_weights")
-    return bool(config.get("adapter")) and named is not None and named.value == "loftq"
+    starts_by_it = plan.arguments.value("init_lora_weights", "peft") == "loftq"
+    return bool(plan.config.get("adapter")) and starts_by_it
 
 
 @check_run("optimizer_package", "device", "an optimizer or LoftQ without its package")
 def find_packages(run: Run) -> Problem | None:
     """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
     lacking = [name for name in _LOFTQ if find_spec(name) is None]
-    if lacking and _is_loftq(run.plan.config, run.plan.resolution):
+    if lacking and _is_loftq(run.plan):
         message = (
             f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
             f"{' '.join(lacking)}, or leave it out"
         )
         return Problem("", message, "peft.loftq_config")
-    named = run.plan.resolution.trainer.get("optim")
-    optimizer = "" if named is None else str(named.value)
+    optimizer = str(run.plan.arguments.value("optim") or "")
     needed = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], optimizer)), None)
     if needed is not None and find_spec(needed[1]) is None:
         package = needed[2]
@@ -238,7 +234,7 @@ def find_packages(run: Run) -> Problem | None:
 @check_run("tracker_package", "device", "trackers of `report_to` that are not installed")
 def find_absent_trackers(run: Run) -> Iterator[Problem]:
     """Yield trackers that are not installed."""
-    for name in refusals.trackers_of(run.plan.resolution):
+    for name in refusals.trackers_of(run.plan):
         packages = refusals.TRACKERS[name]
         if packages and not any(map(find_spec, packages)):
             text = (
@@ -565,7 +561,7 @@ def find_labels(run: Run) -> Iterator[str]:
         return
     if not desirable or not undesirable:
         yield one_label(plan.method, is_true=bool(desirable))
-    batch = plan.resolution.trainer.get("per_device_train_batch_size")
-    size = batch.value if batch is not None and isinstance(batch.value, int) else 0
+    batch = plan.arguments.value("per_device_train_batch_size")
+    size = batch if isinstance(batch, int) else 0
     if plan.runner.whole_batch and desirable + undesirable < size:
         yield f"{plan.method}: {desirable + undesirable} rows are fewer than a batch of {size}"

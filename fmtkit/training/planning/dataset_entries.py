@@ -25,7 +25,8 @@ from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Reading
 
 _OPTION_KEYS = [
@@ -212,19 +213,17 @@ def _mapping(value: object) -> dict[str, object]:
     return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else {}
 
 
-def entries(config: Config) -> Iterator[tuple[str, Entry]]:
-    """Yield every dataset's entry with its dotted name."""
-    for number, entry in enumerate(config.datasets):
-        yield f"datasets.{number}", entry
-    for number, entry in enumerate(config.test_datasets):
-        yield f"test_datasets.{number}", entry
+def entries(config: Config) -> dict[str, Entry]:
+    """Return the entries of all datasets by their dotted names."""
+    named = {f"datasets.{number}": entry for number, entry in enumerate(config.datasets)}
+    return named | {f"test_datasets.{n}": entry for n, entry in enumerate(config.test_datasets)}
 
 
 @check_config("split", "config", "invalid or empty slices, and shards that do not exist")
-def check_slices(subject: Subject) -> Iterator[Problem]:
+def check_slices(plan: Plan) -> Iterator[Problem]:
     """Yield what is wrong with splits, shards and shares."""
-    config = subject.config
-    for name, entry in entries(config):
+    config = plan.config
+    for name, entry in entries(config).items():
         try:
             if "split" in entry:
                 parse_slice(str(entry["split"]))
@@ -253,12 +252,12 @@ def check_slices(subject: Subject) -> Iterator[Problem]:
 
 
 @check_config("source", "files", "datasets whose files do not exist")
-def check_sources(subject: Subject) -> Iterator[Problem]:
+def check_sources(plan: Plan) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""
-    config = subject.config
-    if config.text("base_model") is None or "datasets" in subject.runner.provided(config):
+    config = plan.config
+    if config.is_fragment or "datasets" in plan.runner.provided(config):
         return
-    for name, entry in entries(config):
+    for name, entry in entries(config).items():
         path = str(entry.get("path", ""))
         listed = entry.get("data_files")
         files = (
@@ -316,16 +315,17 @@ def _is_file_name(path: str) -> bool:
 @check_config(
     "type_options", "config", "options, columns and formats that a dataset's type does not have"
 )
-def check_types(subject: Subject) -> Iterator[Problem]:
+def check_types(plan: Plan) -> Iterator[Problem]:
     """Yield what is wrong with the options of types: names, values, formats."""
-    for name, entry, reading in subject.readings:
+    for dataset in plan.all_datasets:
+        entry, reading = dataset.entry, dataset.reading
         if reading.function:
             continue
         try:
             _check_options(entry, reading)
         except FmtkitError as error:
             place = "options" if "options" in entry else "type"
-            yield Problem("", str(error), f"{name}.{place}")
+            yield Problem("", str(error), f"{dataset.name}.{place}")
 
 
 def absent_functions(config: Config, readings: Iterable[Reading]) -> list[str]:
@@ -377,13 +377,13 @@ def _check_options(entry: Entry, reading: Reading) -> None:
 @check_config(
     "template", "files", "chat templates that are unknown, do not exist or do not compile"
 )
-def check_template(subject: Subject) -> Iterator[Problem]:
+def check_template(plan: Plan) -> Iterator[Problem]:
     """Yield templates that do not exist or do not compile."""
-    config = subject.config
+    config = plan.config
     named = [("chat_template", config.text("chat_template"))]
     named += [
         (f"{name}.chat_template", str(entry["chat_template"]))
-        for name, entry in entries(config)
+        for name, entry in entries(config).items()
         if "chat_template" in entry
     ]
     for key, name in named:

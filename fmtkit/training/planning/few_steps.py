@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.config.trainer_source import find_class, installed
-from fmtkit.training.planning import launch
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import PREPARE, FewSteps
@@ -26,7 +25,7 @@ _OF_ALL_ROWS = (
 
 def few_steps(plan: Plan) -> FewSteps | None:
     """Return what `max_steps` of a plan limits; None where it is not set."""
-    values = _values(plan)
+    values = plan.arguments.values("trainer")
     steps = values.get("max_steps")
     if not isinstance(steps, int) or steps <= 0:
         return None
@@ -42,10 +41,6 @@ def few_steps(plan: Plan) -> FewSteps | None:
     return FewSteps(steps, steps * accumulated, rows, tokenized, converted)
 
 
-def _values(plan: Plan) -> Mapping[str, object]:
-    return {a.name: a.value for a in plan.resolution.trainer.values()}
-
-
 def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
     """Yield each reason for which rows that no step draws are tokenized as well."""
     if not plan.runner.prepares_rows:
@@ -55,7 +50,7 @@ def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
         yield f"the trainer of trl {installed('trl')} has no {PREPARE}, which would prepare a part of them"
     if values.get("packing") is True:
         yield "packing joins rows by the lengths of all of them"
-    if launch.processes_of(plan.config, plan.launch) != 1:
+    if plan.processes != 1:
         yield "several processes prepare rows together"
     if values.get("train_sampling_strategy", "random") not in {"random", "sequential"}:
         yield "batches are made by the lengths of all rows"

@@ -15,10 +15,10 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of, find_key
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.check import Subject
 from fmtkit.training.planning.resolve import has_evaluation
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.trainer_reads import Reads, Test, reads
-from fmtkit.training.planning.types import Argument, Resolution
+from fmtkit.training.planning.types import Argument, Arguments
 
 NEEDED: Mapping[str, str] = {"packing_strategy": "packing"}
 """Argument -> the switch without which it does nothing, where the source is not followed that far."""
@@ -86,18 +86,18 @@ _NEEDS: Mapping[str, _Use] = {
 """Key -> the need of a runner without which nothing reads it."""
 
 
-def notes(subject: Subject) -> Iterator[str]:
+def notes(plan: Plan) -> Iterator[str]:
     """Yield a note on each key that is set and has no effect, and that no other note names."""
-    config, runner, out = subject.config, subject.runner, subject.resolution
+    config, runner, out = plan.config, plan.runner, plan.arguments
     said = [*out.notes, *_of_keys(config, runner, out)]
     yield from said[len(out.notes) :]
-    for argument, why in _of_arguments(subject):
+    for argument, why in _of_arguments(plan):
         key = _key(argument.origin)
         if not any(re.search(rf"(^|[ ,]){re.escape(key)}\b.* change", note) for note in said):
             yield f"{key} changes nothing: {why}"
 
 
-def _of_keys(config: Config, runner: Runner, out: Resolution) -> Iterator[str]:
+def _of_keys(config: Config, runner: Runner, out: Arguments) -> Iterator[str]:
     for name, reason in sorted(runner.ignores.items()):
         argument = out.trainer.get(name)
         if argument is not None and argument.value not in (None, False):
@@ -119,15 +119,15 @@ def _of_keys(config: Config, runner: Runner, out: Resolution) -> Iterator[str]:
         yield "mean_resizing_embeddings changes nothing without tokens"
 
 
-def _of_arguments(subject: Subject) -> Iterator[tuple[Argument, str]]:
+def _of_arguments(plan: Plan) -> Iterator[tuple[Argument, str]]:
     """Yield each argument that a key set and the trainer does not read beside the others, with the reason."""
-    runner, out = subject.runner, subject.resolution
+    runner, out = plan.runner, plan.arguments
     fields = arguments_of(runner)
     asked = [argument for argument in out.trainer.values() if _is_asked(argument, fields)]
     if not asked:
         return
     config, trainer = find_class(runner.config), find_class(runner.trainer)
-    values = trainer_rules.values_of(subject, is_whole=True)
+    values = trainer_rules.values_of(plan, is_whole=True)
     found = reads(config, values, trainer) if config is not None and trainer is not None else None
     for argument in asked:
         switch = NEEDED.get(argument.name)

@@ -90,9 +90,13 @@ class Job:
         """Return the value of a key that fmtkit itself uses, or None if it is not set."""
         return self.settings.get(name)
 
+    def section(self, name: str) -> Mapping[str, object]:
+        """Return the values of a section's keys."""
+        return self.sections.get(name, {})
+
     def of_rollouts(self) -> Mapping[str, object]:
         """Return the keys of `trl` about rollouts: of the section, and those that TRL's own trainer lacks."""
-        return {**self.own, **self.sections.get("rl", {})}
+        return {**self.own, **self.section("rl")}
 
 
 def read(run: Path) -> Job:

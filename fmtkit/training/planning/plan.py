@@ -9,7 +9,7 @@ from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
 from fmtkit.training.config.arguments import has_class
-from fmtkit.training.config.config import Config, Entry, Setting, load
+from fmtkit.training.config.config import Config, Setting, load
 from fmtkit.training.config.problem import Problem, Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning import (
@@ -22,11 +22,11 @@ from fmtkit.training.planning import (
     schedules,
     trainer_rules,
 )
-from fmtkit.training.planning.check import Subject, of_config, of_method, run_checks
+from fmtkit.training.planning.check import of_config, of_method, run_checks
 from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.resolve import derive, resolve
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import DatasetPlan, Launch, Reading
+from fmtkit.training.planning.types import TEST, DatasetPlan
 from fmtkit.writing.outputs import local_path
 
 _DECLARING = (checks, dataset_entries, refusals, schedules, trainer_rules)
@@ -48,62 +48,55 @@ def plan(
     config = source if isinstance(source, Config) else load(source, overrides, collect=True)
     if partial:
         config = _completed(config)
-    chosen = _runner(config)
     problems = Problems()
     problems.found += config.problems
-    package = _package(config, chosen, problems)
-    resolution = resolve(config, chosen, problems)
-    run = Path("runs") / _stem(config)
-    with problems.collecting("value", "output_dir"):
-        run = local_path(config.text("output_dir") or run, "output_dir")
-    launching = Launch((), "one process")
-    with problems.collecting("launch"):
-        launching = launch.make(config, run)
-    derive(config, chosen, resolution, launching, problems)
-    subject = Subject(config, chosen, resolution, launching)
-    resolution.notes += [*idle.notes(subject), *refusals.plugin_notes(config)]
-    with problems.collecting("user_code", "plugins"):
-        for plugin in dataset_entries.plugin_files(config):
-            registry.load_plugin(plugin)
-    read = list(_readings(config, chosen, problems))
-    subject = Subject(config, chosen, resolution, launching, tuple((n, e, r) for n, e, r in read))
-    run_checks(subject, problems, (*of_config(chosen), *of_method(chosen)))
-    template = ("tokenizer_default", "default")
+    made = _started(config, problems)
+    derive(made, problems)
+    made.arguments.notes += [*idle.notes(made), *refusals.plugin_notes(config)]
+    made = _with_datasets(made, problems)
+    run_checks(made, problems, (*of_config(made.runner), *of_method(made.runner)))
+    readings = tuple(dataset.reading for dataset in made.all_datasets)
     with problems.collecting("template"):
-        samples = "rewards" in chosen.needs
-        template = chat_templates.template_of(config, tuple(r for _, _, r in read), samples=samples)
-    missing = tuple(_missing(config, chosen))
-    if missing and not partial:
-        problems.found.append(_incomplete(missing))
+        samples = "rewards" in made.runner.needs
+        made = replace(made, template=chat_templates.template_of(config, readings, samples=samples))
+    made = replace(made, missing=tuple(_missing(config, made.runner)))
+    if made.missing and not partial:
+        problems.found.append(_incomplete(made.missing))
     problems.check(config.source, config.lines)
-    planned = [
-        (name, DatasetPlan(_source(entry), reading, " or ".join(reading.tables), entry))
-        for name, entry, reading in read
-    ]
-    made = Plan(
-        config.source,
-        config.method(),
-        chosen,
-        package,
-        config,
-        run,
-        config.text("base_model"),
-        resolution,
-        template,
-        tuple(dataset for name, dataset in planned if not name.startswith("test_")),
-        tuple(dataset for name, dataset in planned if name.startswith("test_")),
-        launching,
-        missing,
-        (
-            *config.notes,
-            *_own_trainer_notes(config, chosen),
-            *resolution.notes,
-            *launching.notes,
-            *dataset_entries.notes(config, tuple(r for _, _, r in read)),
-            *dataset_entries.absent_functions(config, [r for _, _, r in read]),
-        ),
+    notes = (
+        *config.notes,
+        *_own_trainer_notes(config, made.runner),
+        *made.arguments.notes,
+        *made.launch.notes,
+        *dataset_entries.notes(config, readings),
+        *dataset_entries.absent_functions(config, readings),
     )
-    return replace(made, limits=few_steps(made))
+    return replace(made, notes=notes, limits=few_steps(made))
+
+
+def _started(config: Config, problems: Problems) -> Plan:
+    """Return a plan with what the keys say one by one."""
+    chosen = _runner(config)
+    package = _package(config, chosen, problems)
+    made = Plan(config, chosen, Path("runs") / _stem(config), package)
+    made = replace(made, arguments=resolve(config, chosen, problems))
+    with problems.collecting("value", "output_dir"):
+        run = local_path(config.text("output_dir") or made.run, "output_dir")
+        made = replace(made, run=run)
+    launching = made.launch
+    with problems.collecting("launch"):
+        launching = launch.make(config, made.run)
+    return replace(made, launch=launching)
+
+
+def _with_datasets(made: Plan, problems: Problems) -> Plan:
+    """Return a plan with the datasets whose type is understood."""
+    with problems.collecting("user_code", "plugins"):
+        for plugin in dataset_entries.plugin_files(made.config):
+            registry.load_plugin(plugin)
+    planned = list(_datasets(made.config, made.runner, problems))
+    train = tuple(one for one in planned if not one.is_test)
+    return replace(made, datasets=train, test_datasets=tuple(o for o in planned if o.is_test))
 
 
 _TAKEN_AS_THEY_ARE = frozenset({"trl", "transformers"})
@@ -129,7 +122,7 @@ def _completed(config: Config) -> Config:
 
 def _missing(config: Config, chosen: Runner) -> list[str]:
     """Return the required keys that are missing."""
-    needed = ["base_model"] if config.text("base_model") is None else []
+    needed = ["base_model"] if config.is_fragment else []
     provided = chosen.provided(config)
     if not config.datasets and "datasets" not in provided:
         needed.append("datasets")
@@ -214,19 +207,17 @@ def _on_trl(chosen: Runner, package: str, features: Sequence[str]) -> str:
     return f"{package} {installed(package)}, trl {version}"
 
 
-def _readings(
-    config: Config, chosen: Runner, problems: Problems
-) -> Iterator[tuple[str, Entry, Reading]]:
-    """Yield every dataset with its dotted name and how its type is read."""
-    named = [(f"datasets.{number}", entry) for number, entry in enumerate(config.datasets)]
+def _datasets(config: Config, chosen: Runner, problems: Problems) -> Iterator[DatasetPlan]:
+    """Yield every dataset whose type is understood."""
+    named = dataset_entries.entries(config)
     with problems.collecting("section"):
         for datasets in chosen.hooks("datasets"):
             if listed := datasets(config):
-                named = list(listed.items())
-    named += [(f"test_datasets.{n}", entry) for n, entry in enumerate(config.test_datasets)]
-    for name, entry in named:
+                tests = {name: entry for name, entry in named.items() if name.startswith(TEST)}
+                named = {**listed, **tests}
+    for name, entry in named.items():
         with problems.collecting("type", f"{name}.type"):
-            yield name, entry, dataset_entries.read(entry, config, chosen)
+            yield DatasetPlan(name, entry, dataset_entries.read(entry, config, chosen))
 
 
 def _incomplete(missing: tuple[str, ...]) -> Problem:
@@ -235,11 +226,6 @@ def _incomplete(missing: tuple[str, ...]) -> Problem:
         f"{', '.join(missing)}: needed to train; --dry-run --partial plans what is there",
         error=OptionError,
     )
-
-
-def is_fragment(config: Config) -> bool:
-    """Return whether a configuration is a part of one: nothing trains without a model."""
-    return config.text("base_model") is None
 
 
 def _runner(config: Config) -> Runner:
@@ -273,11 +259,3 @@ def _own_trainer_notes(config: Config, chosen: Runner) -> list[str]:
 
 def _stem(config: Config) -> str:
     return Path(config.source).stem if config.source != "<mapping>" else config.method()
-
-
-def _source(entry: Entry) -> str:
-    files = entry.get("data_files")
-    listed = ", ".join(map(str, files)) if isinstance(files, list) else str(files or "")
-    parts = [str(entry[name]) for name in ("path", "name") if name in entry]
-    split = f" [{entry['split']}]" if "split" in entry else ""
-    return (" ".join(parts + ([listed] if listed else [])) or "-") + split

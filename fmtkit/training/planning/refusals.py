@@ -10,10 +10,11 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import freezing
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.dataset_entries import plugin_files, plugins
 from fmtkit.training.planning.resolve import length_policy
-from fmtkit.training.planning.types import LABELS, Resolution
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import LABELS
 
 Rule = Callable[[Config, Runner], str | Iterator[str] | None]
 """Returns why keys cannot be honoured and what to do instead; None or nothing if they can."""
@@ -25,8 +26,8 @@ def _refusal(code: str, about: str) -> Callable[[Rule], Rule]:
     def declare(rule: Rule) -> Rule:
         @check_config(code, "config", about)
         @wraps(rule)
-        def find(subject: Subject) -> str | Iterator[str] | None:
-            return rule(subject.config, subject.runner)
+        def find(plan: Plan) -> str | Iterator[str] | None:
+            return rule(plan.config, plan.runner)
 
         return rule
 
@@ -505,17 +506,16 @@ TRACKERS: dict[str, tuple[str, ...]] = {
 """Tracker's name in transformers 5.23 -> packages, one of which must be installed."""
 
 
-def trackers_of(resolution: Resolution) -> list[str]:
+def trackers_of(plan: Plan) -> list[str]:
     """Return the trackers that `report_to` and its short keys name."""
-    argument = resolution.trainer.get("report_to")
-    value = argument.value if argument is not None else None
+    value = plan.arguments.value("report_to")
     listed = value if isinstance(value, list) else [value] if value else []
     return [str(name) for name in listed if name not in {"all", "none"}]
 
 
 @check_config("tracker", "config", "an unknown tracker in `report_to`")
-def check_trackers(subject: Subject) -> None:
+def check_trackers(plan: Plan) -> None:
     """Raise UnknownNameError for an unknown tracker."""
-    for name in trackers_of(subject.resolution):
+    for name in trackers_of(plan):
         if name not in TRACKERS:
             raise UnknownNameError("tracker (report_to)", name, TRACKERS)

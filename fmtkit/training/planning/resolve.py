@@ -12,16 +12,17 @@ from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
 from fmtkit.training.config.problem import Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
-from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Launch, Resolution
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
 
 
-def resolve(config: Config, runner: Runner, problems: Problems) -> Resolution:
+def resolve(config: Config, runner: Runner, problems: Problems) -> Arguments:
     """Send every key to its destination; collect keys that the classes there do not take."""
-    out = Resolution()
+    out = Arguments()
     for name, value in runner.arguments.items():
         out.put("trainer", Argument(name, value, f"method {runner.method}"))
     fields = arguments_of(runner)
@@ -97,7 +98,7 @@ def _arguments(key: Key, value: object, origin: str) -> Iterator[Argument]:
     yield Argument(key.target, key.translate(value), origin)
 
 
-def _place(out: Resolution, key: Key, argument: Argument, fields: Fields) -> None:
+def _place(out: Arguments, key: Key, argument: Argument, fields: Fields) -> None:
     if key.to == "trainer":
         name, _, inner = argument.name.partition(".")
         fields.check(name, argument.origin)
@@ -132,7 +133,7 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
     Fields("from_pretrained", "transformers", known).check(argument.name, argument.origin)
 
 
-def _notes(config: Config, runner: Runner, out: Resolution) -> None:
+def _notes(config: Config, runner: Runner, out: Arguments) -> None:
     """Note which keys were set and change nothing, so that nothing is ignored silently."""
     fields = arguments_of(runner)
     for key, value, _ in sorted(_set_keys(config), key=lambda one: one[0].name):
@@ -185,16 +186,11 @@ def _section(name: str) -> str:
     return name.partition(".")[0] if "." in name else ""
 
 
-def derive(
-    config: Config,
-    chosen: Runner,
-    out: Resolution,
-    launching: Launch,
-    problems: Problems,
-) -> None:
+def derive(plan: Plan, problems: Problems) -> None:
     """Set the arguments that follow from several keys, or from none; collect contradictions."""
+    config, chosen, out = plan.config, plan.runner, plan.arguments
     with problems.collecting("conflict"):
-        for name, value in launching.trainer.items():
+        for name, value in plan.launch.trainer.items():
             out.put("trainer", Argument(name, value, "how it is launched"))
     for step in (_batch, _schedule, _precision, _adapter, _kernels):
         with problems.collecting("conflict"):
@@ -204,7 +200,7 @@ def derive(
         _length(config, chosen, out)
     for derive_section in chosen.hooks("derive"):
         with problems.collecting("section"):
-            derive_section(config, chosen, out, launching)
+            derive_section(plan)
     with problems.collecting("conflict"):
         _variables(config, chosen, out)
     out.default("activation_checkpointing", False, "default of fmtkit")
@@ -216,7 +212,7 @@ def derive(
     _pushing(config, out)
 
 
-def _batch(config: Config, out: Resolution) -> None:
+def _batch(config: Config, out: Arguments) -> None:
     batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
     if isinstance(batch_size, int) and isinstance(micro, int):
         processes = config.get("num_processes")
@@ -224,7 +220,7 @@ def _batch(config: Config, out: Resolution) -> None:
         out.put("trainer", Argument("gradient_accumulation_steps", steps, "key batch_size"))
 
 
-def _schedule(config: Config, out: Resolution) -> None:
+def _schedule(config: Config, out: Arguments) -> None:
     epochs = config.get("num_epochs")
     evaluates = has_evaluation(config)
     if not evaluates:
@@ -253,7 +249,7 @@ def has_evaluation(config: Config) -> bool:
     return bool(config.get("val_set_size") or config.test_datasets)
 
 
-def _without_evaluation(config: Config, out: Resolution) -> None:
+def _without_evaluation(config: Config, out: Arguments) -> None:
     """Drop evaluation settings if there are no evaluation rows, as axolotl does."""
     for name in ("eval_steps", "eval_strategy"):
         out.trainer.pop(name, None)
@@ -265,7 +261,7 @@ def _without_evaluation(config: Config, out: Resolution) -> None:
             )
 
 
-def _floor(config: Config, out: Resolution) -> None:
+def _floor(config: Config, out: Arguments) -> None:
     """Set the floor of a cosine schedule; other schedules have none, in axolotl too."""
     floor, origin = config.get("cosine_min_lr_ratio"), "key cosine_min_lr_ratio"
     if floor is None:
@@ -281,7 +277,7 @@ def _floor(config: Config, out: Resolution) -> None:
     out.put("trainer", Argument("lr_scheduler_kwargs", {"min_lr_rate": floor}, origin))
 
 
-def _precision(config: Config, out: Resolution) -> None:
+def _precision(config: Config, out: Arguments) -> None:
     bf16 = config.get("bf16")
     if isinstance(bf16, bool):
         out.put("trainer", Argument("bf16", bf16, config.settings["bf16"].origin))
@@ -297,14 +293,14 @@ def _precision(config: Config, out: Resolution) -> None:
     out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
 
 
-def _pushing(config: Config, out: Resolution) -> None:
+def _pushing(config: Config, out: Arguments) -> None:
     """Push to the named repository, as axolotl does, a private one by default."""
     if config.get("hub_model_id") and config.get("push_to_hub") is None:
         out.default("push_to_hub", True, "key hub_model_id")
         out.default("hub_private_repo", True, "as axolotl; set hub_private_repo")
 
 
-def _adapter(config: Config, out: Resolution) -> None:
+def _adapter(config: Config, out: Arguments) -> None:
     adapter = config.get("adapter")
     named = config.get("lora_target_modules")
     if named and config.is_true("lora_target_linear"):
@@ -336,7 +332,7 @@ _LIGER = ("rope", "rms_norm", "layer_norm", "swiglu", "cross_entropy", "fused_li
 """What Liger patches: all of it unless configured otherwise, while axolotl's keys name what they want."""
 
 
-def _kernels(config: Config, out: Resolution) -> None:
+def _kernels(config: Config, out: Arguments) -> None:
     """Switch Liger's kernels on where they are installed; they compute the same function."""
     parts = out.trainer.pop("liger_kernel_config", None)
     named = dict(parts.value) if parts and isinstance(parts.value, Mapping) else {}
@@ -361,7 +357,7 @@ def _kernels(config: Config, out: Resolution) -> None:
     out.put("trainer", Argument("liger_kernel_config", named, parts.origin))
 
 
-def _mask(config: Config, chosen: Runner, out: Resolution) -> None:
+def _mask(config: Config, chosen: Runner, out: Arguments) -> None:
     if chosen.mask != "completion" or config.get("assistant_only_loss") is not None:
         return
     out.default(
@@ -375,7 +371,7 @@ def length_policy(config: Config) -> str:
     return str(table()["excess_length_strategy"].translate(strategy))
 
 
-def _length(config: Config, chosen: Runner, out: Resolution) -> None:
+def _length(config: Config, chosen: Runner, out: Arguments) -> None:
     """Set TRL's default length explicitly, since the conversion drops longer rows."""
     known = arguments_of(chosen).fields
     policy = length_policy(config)
@@ -387,7 +383,7 @@ def _length(config: Config, chosen: Runner, out: Resolution) -> None:
         out.put("trainer", Argument("truncation_mode", "keep_end", "key excess_length_strategy"))
 
 
-def _variables(config: Config, chosen: Runner, out: Resolution) -> None:
+def _variables(config: Config, chosen: Runner, out: Arguments) -> None:
     """Pass the template's variables to the trainer; other trainers read them from the rows."""
     name = "chat_template_kwargs"
     if config.get(name) and name in arguments_of(chosen).fields:

@@ -14,7 +14,8 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.types import DatasetPlan, FewSteps, Launch, Resolution
+from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.types import Arguments, DatasetPlan, FewSteps, Launch
 
 Groups = Mapping[str, Sequence[tuple[str, str, str]]]
 """Title -> lines of a plan: name, value, origin."""
@@ -22,37 +23,66 @@ Groups = Mapping[str, Sequence[tuple[str, str, str]]]
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run will do; `missing` is what a fragment still needs."""
+    """Everything that a run will do.
 
-    source: str
-    method: str
-    runner: Runner
-    package: str
+    It is made step by step: the checks of a configuration see it with all arguments and datasets, and
+    without its template and limits.
+    """
+
     config: Config
+    runner: Runner
     run: Path
-    model: str | None
-    resolution: Resolution
-    template: tuple[str, str]
-    datasets: tuple[DatasetPlan, ...]
-    test_datasets: tuple[DatasetPlan, ...]
-    launch: Launch
+    """The folder of the run."""
+    package: str = ""
+    """The package and version that the trainer comes from."""
+    arguments: Arguments = field(default_factory=Arguments)
+    launch: Launch = field(default_factory=Launch)
+    datasets: tuple[DatasetPlan, ...] = ()
+    test_datasets: tuple[DatasetPlan, ...] = ()
+    template: tuple[str, str] = ("tokenizer_default", "default")
     missing: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    """What a fragment still needs."""
+    notes: tuple[str, ...] = ()
     waiting: tuple[tuple[str, str, str], ...] = ()
     """Checks that a dry run cannot make: code, what each needs, what it looks for."""
     limits: FewSteps | None = None
     """Which rows `max_steps` can draw; None where it is not set."""
 
+    @property
+    def source(self) -> str:
+        """Return the file of the configuration."""
+        return self.config.source
+
+    @property
+    def method(self) -> str:
+        """Return the name of the method."""
+        return self.config.method()
+
+    @property
+    def model(self) -> str | None:
+        """Return the model that trains; None in a fragment that names none."""
+        return self.config.text("base_model")
+
+    @property
+    def all_datasets(self) -> tuple[DatasetPlan, ...]:
+        """Return the datasets to train on, and those to evaluate on."""
+        return (*self.datasets, *self.test_datasets)
+
+    @property
+    def processes(self) -> int | None:
+        """Return the number of training processes; None where the machine decides."""
+        return processes_of(self.config, self.launch)
+
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values, every argument with its origin."""
-        resolution = self.resolution
+        given = self.arguments
         groups = {
-            "trainer": resolution.trainer,
-            "model": resolution.model,
-            "peft": resolution.peft if self.config.get("adapter") else {},
-            "quantization": resolution.quantization,
-            "teacher": resolution.teacher,
-            **resolution.sections,
+            "trainer": given.trainer,
+            "model": given.model,
+            "peft": given.peft if self.config.get("adapter") else {},
+            "quantization": given.quantization,
+            "teacher": given.teacher,
+            **given.sections,
         }
         return {
             "source": self.source,
@@ -87,9 +117,8 @@ class Plan:
 
     def template_text(self) -> str | None:
         """Return the text of the run's chat template; None for the tokenizer's own."""
-        section = self.resolution.sections.get("rl", {})
         # TRL knows how to read tool calls by the plain text, and takes its training variant by itself.
-        is_plain = any(name in section and section[name].value for name in TRL_FEATURES)
+        is_plain = any(self.arguments.value(name, "rl") for name in TRL_FEATURES)
         return chat_templates.template_text(self.config, self.template, is_plain=is_plain)
 
     def dumps(self) -> str:

@@ -11,7 +11,8 @@ from functools import cache
 from fmtkit.core.errors import near_match
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import find_class, module_named
-from fmtkit.training.planning.check import Subject, check_config
+from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.run_plan import Plan
 
 _FUNCTIONS = "TYPE_TO_SCHEDULER_FUNCTION"
 """The table of transformers.optimization from a schedule to its function."""
@@ -31,9 +32,9 @@ _LIKELY = {
     "config",
     "a learning-rate schedule without a setting that it needs, or with one that it does not have",
 )
-def check(subject: Subject) -> Problem | None:
+def check(plan: Plan) -> Problem | None:
     """Return the problem of a schedule that lacks a setting, or has no such one."""
-    trainer = subject.resolution.trainer
+    trainer = plan.arguments.trainer
     named, given = trainer.get("lr_scheduler_type"), trainer.get("lr_scheduler_kwargs")
     function = _functions().get(str(named.value)) if named is not None else None
     if named is None or function is None:

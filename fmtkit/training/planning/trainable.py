@@ -16,7 +16,7 @@ from fmtkit.training.config.problem import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule
-from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.types import TEST
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.run_plan import Plan
@@ -71,7 +71,7 @@ def rows_at_most(run: Run) -> int | None:
 
 
 def _is_trained(name: str) -> bool:
-    return name.startswith("datasets.")
+    return not name.startswith(TEST)
 
 
 @check_run("full_batch", "files", "fewer rows than one batch, where only full ones are trained on")
@@ -97,7 +97,7 @@ def find_no_batch(run: Run) -> Problem | None:
 
 def _full_batch(plan: "Plan") -> int | None:
     """Return how many rows a batch of all processes takes, if only full ones are trained on."""
-    values = {a.name: a.value for a in plan.resolution.trainer.values()}
+    values = plan.arguments.values("trainer")
     runner, size = plan.runner, values.get("per_device_train_batch_size", 8)
     needs_all = runner.whole_batch or values.get("dataloader_drop_last") is True
     # Packing makes other rows of them; of the asynchronous trainer's answers there is no batch.
@@ -105,13 +105,13 @@ def _full_batch(plan: "Plan") -> int | None:
         return None
     if runner.group:
         return _full_groups(plan, values, size)
-    return size * (processes_of(plan.config, plan.launch) or 1) if needs_all else None
+    return size * (plan.processes or 1) if needs_all else None
 
 
 def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int | None:
     """Return to how many prompts answers are generated at a time: TRL's sampler drops what is left over."""
     steps = values.get("steps_per_generation") or values.get("gradient_accumulation_steps") or 1
-    together = size * (processes_of(plan.config, plan.launch) or 1)
+    together = size * (plan.processes or 1)
     answers = values.get("generation_batch_size") or (
         together * steps if isinstance(steps, int) else None
     )
@@ -146,9 +146,9 @@ def find_untrained(run: Run) -> Problem | None:
     if run.plan.runner.mask != "completion" or not _all_rows_are_known(run):
         return None
     everything = run.plan.config.is_true("train_on_inputs")
-    for number, dataset in enumerate(run.plan.datasets):
+    for dataset in run.plan.datasets:
         rule = turn_rule(run.plan.config, dataset.entry)
-        rows = _python_rows(run.first_rows[f"datasets.{number}"].tables)
+        rows = _python_rows(run.first_rows[dataset.name].tables)
         if rule.ends in ("all", "last") or any(
             _trains(row, rule, everything=everything) for row in rows
         ):

@@ -20,8 +20,8 @@ from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problem import Problem
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
 from fmtkit.training.planning import model_overrides, refusals
-from fmtkit.training.planning.check import Run, Subject, check_config, check_run
-from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.check import Run, check_config, check_run
+from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Argument
 
 _DEEPEST = 12
@@ -128,9 +128,9 @@ class State:
 @check_config(
     "trainer_rule", "config", "combinations of arguments that the trainer's own source refuses"
 )
-def check(subject: Subject) -> Iterator[Problem]:
+def check(plan: Plan) -> Iterator[Problem]:
     """Yield what the trainer's config class and the trainer would raise for these arguments."""
-    yield from _problems(subject, NOTHING)
+    yield from _problems(plan, NOTHING)
 
 
 @check_run(
@@ -142,7 +142,7 @@ def find_with_model(run: Run) -> Iterator[Problem]:
     """Yield what the trainer would raise for these arguments and a model with this config."""
     settings = model_overrides.settings_of(run.plan.config)
     if settings:
-        yield from _problems(_subject(run), Known(settings=settings))
+        yield from _problems(run.plan, Known(settings=settings))
 
 
 @check_run(
@@ -152,23 +152,18 @@ def find_with_model(run: Run) -> Iterator[Problem]:
 )
 def find_with_packages(run: Run) -> Iterator[Problem]:
     """Yield what the trainer would raise for these arguments and the packages of this machine."""
-    yield from _problems(_subject(run), Known(packages=True))
+    yield from _problems(run.plan, Known(packages=True))
 
 
-def _subject(run: Run) -> Subject:
-    plan = run.plan
-    return Subject(plan.config, plan.runner, plan.resolution, plan.launch)
-
-
-def _problems(subject: Subject, known: Known) -> Iterator[Problem]:
-    out, fields = subject.resolution, arguments_of(subject.runner)
-    config_class = find_class(subject.runner.config) if fields.checked else None
+def _problems(plan: Plan, known: Known) -> Iterator[Problem]:
+    out, fields = plan.arguments, arguments_of(plan.runner)
+    config_class = find_class(plan.runner.config) if fields.checked else None
     if config_class is None:
         return
-    values = values_of(subject)
+    values = values_of(plan)
     found = [
         (f"{fields.class_name} of {fields.package}", failure)
-        for failure in failures(config_class, values, find_class(subject.runner.trainer), known)
+        for failure in failures(config_class, values, find_class(plan.runner.trainer), known)
     ]
     found += [(f"DataLoader of torch {installed('torch')}", one) for one in loader_failures(values)]
     seen: set[str] = set()
@@ -180,20 +175,20 @@ def _problems(subject: Subject, known: Known) -> Iterator[Problem]:
         seen |= named.keys()
 
 
-def values_of(subject: Subject, *, is_whole: bool = False) -> dict[str, object]:
+def values_of(plan: Plan, *, is_whole: bool = False) -> dict[str, object]:
     """Return the arguments of the config class, defaults included; what a plan does not know is UNKNOWN.
 
     With `is_whole` a fragment is taken for a whole config: what it leaves out has its default.
     """
-    config, out, fields = subject.config, subject.resolution, arguments_of(subject.runner)
+    config, out, fields = plan.config, plan.arguments, arguments_of(plan.runner)
     values = {name: entry.default for name, entry in fields.fields.items()}
     values |= dict.fromkeys(_DECIDED_LATER, UNKNOWN) | _SET_HERE
     values |= {a.name: a.value for a in out.trainer.values() if a.value != "auto"}
     values |= {a.name: UNKNOWN for a in out.trainer.values() if a.value == "auto"}
-    if config.text("base_model") is None and not is_whole:
+    if config.is_fragment and not is_whole:
         # The rest of a fragment may say how large its batches are.
         values |= dict.fromkeys(set(fields.fields) - set(out.trainer), UNKNOWN)
-    processes = processes_of(config, subject.launching)
+    processes = plan.processes
     values["world_size"] = UNKNOWN if processes is None else processes
     return values
 

@@ -5,7 +5,7 @@ Functions that decide anything import it, and it imports none of them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import Head
@@ -24,12 +24,12 @@ class Argument:
     origin: str
 
 
-Arguments = Mapping[str, Argument]
-
-
 @dataclass
-class Resolution:
-    """The arguments of each destination, and the notes of the plan."""
+class Arguments:
+    """The arguments of each destination, each with its origin, and notes on what was left out.
+
+    It fills while a plan is made: by the keys, by what follows from several of them, and by sections.
+    """
 
     trainer: dict[str, Argument] = field(default_factory=dict)
     model: dict[str, Argument] = field(default_factory=dict)
@@ -40,6 +40,15 @@ class Resolution:
     sections: dict[str, dict[str, Argument]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def value(self, name: str, destination: str = "trainer") -> Any:
+        """Return the value of an argument; None where nothing sets it."""
+        argument = self.of(destination).get(name)
+        return None if argument is None else argument.value
+
+    def values(self, destination: str) -> dict[str, Any]:
+        """Return the values of a destination's arguments by name."""
+        return {argument.name: argument.value for argument in self.of(destination).values()}
+
     def of(self, destination: str) -> dict[str, Argument]:
         """Return the arguments of a destination."""
         own = {
@@ -48,6 +57,7 @@ class Resolution:
             "peft": self.peft,
             "quantization": self.quantization,
             "teacher": self.teacher,
+            "own": self.own,
         }
         return own[destination] if destination in own else self.sections.setdefault(destination, {})
 
@@ -59,8 +69,18 @@ class Resolution:
     @property
     def max_length(self) -> int | None:
         """Return the most tokens of a row, whether the trainer cuts it or fmtkit; None for no limit."""
-        limit = self.trainer.get("max_length") or self.own.get("max_length")
-        return limit.value if limit is not None and isinstance(limit.value, int) else None
+        limit = self.value("max_length") or self.value("max_length", "own")
+        return limit if isinstance(limit, int) else None
+
+    @property
+    def evaluates(self) -> bool:
+        """Return whether rows are evaluated on while the run trains."""
+        return self.value("eval_strategy") not in (None, "no")
+
+    @property
+    def uses_vllm(self) -> bool:
+        """Return whether vLLM samples the answers, in a server or inside the trainer."""
+        return self.value("use_vllm") is True
 
     def put(self, destination: str, argument: Argument) -> None:
         """Set an argument; two keys that set it to different values are an error."""
@@ -86,8 +106,8 @@ def _is_default(argument: Argument) -> bool:
 class Launch:
     """The command that starts training, and the accelerate file that it reads, if any."""
 
-    command: tuple[str, ...]
-    profile: str
+    command: tuple[str, ...] = ()
+    profile: str = "one process"
     accelerate: Mapping[str, object] | None = None
     notes: tuple[str, ...] = ()
     needs_cuda: bool = False
@@ -122,14 +142,37 @@ class Reading:
         return not (self.is_text or self.is_segments or self.is_plain)
 
 
+TEST = "test_"
+"""How the dotted names of datasets to evaluate on begin."""
+
+
 @dataclass(frozen=True)
 class DatasetPlan:
-    """A source, how it is read, and its table."""
+    """A dataset of a run: the entry of the configuration, and how its type is read."""
 
-    source: str
-    reading: Reading
-    table: str
+    name: str
+    """Its dotted name, `datasets.0`."""
     entry: Entry
+    reading: Reading
+
+    @property
+    def is_test(self) -> bool:
+        """Return whether it is one to evaluate on."""
+        return self.name.startswith(TEST)
+
+    @property
+    def source(self) -> str:
+        """Return how the plan names it: its path, configuration, files and split."""
+        files = self.entry.get("data_files")
+        listed = ", ".join(map(str, files)) if isinstance(files, list) else str(files or "")
+        parts = [str(self.entry[name]) for name in ("path", "name") if name in self.entry]
+        split = f" [{self.entry['split']}]" if "split" in self.entry else ""
+        return (" ".join(parts + ([listed] if listed else [])) or "-") + split
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table that its rows become; of all that they may become."""
+        return " or ".join(self.reading.tables)
 
 
 @dataclass(frozen=True)

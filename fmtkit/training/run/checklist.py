@@ -50,7 +50,7 @@ MAKING: tuple[tuple[str, str], ...] = (
 
 
 def _has_servers(run: Run) -> bool:
-    return vllm_ready.is_used(run.plan) or any(run.plan.runner.hooks("check"))
+    return run.plan.arguments.uses_vllm or any(run.plan.runner.hooks("check"))
 
 
 @check_run(

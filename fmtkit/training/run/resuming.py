@@ -82,8 +82,7 @@ def _find(planned: "Plan", *, resume: bool) -> Resumed:
 
 def _expected(planned: "Plan") -> checkpoints.Expected:
     """Return what a checkpoint of the interrupted run holds."""
-    only_model = planned.resolution.trainer.get("save_only_model")
-    optimizer = only_model is None or only_model.value is not True
+    optimizer = planned.arguments.value("save_only_model") is not True
     if not (planned.run / job.FILE).is_file():
         return checkpoints.Expected(optimizer=optimizer)
     return checkpoints.Expected(job.read(planned.run).processes, optimizer)

@@ -31,7 +31,6 @@ from fmtkit.training.planning import (
     checks,
     first_rows,
     gpus,
-    launch,
     weight_names,
 )
 from fmtkit.training.planning import plan as planning
@@ -43,9 +42,6 @@ from fmtkit.training.train_options import TrainOptions
 from fmtkit.training.vllm import ready as vllm_ready
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})
-
-
-_GROUPS = ("trainer", "model", "peft", "quantization", "teacher")
 
 
 @dataclass(frozen=True)
@@ -98,9 +94,7 @@ def train(
     """
     dry_run = options.dry_run
     settings = config.load(source, [*options.overrides, *_typed_keys(options)], collect=True)
-    planned = planning.plan(
-        settings, partial=options.partial or (dry_run and planning.is_fragment(settings))
-    )
+    planned = planning.plan(settings, partial=options.partial or (dry_run and settings.is_fragment))
     planned = finished_text.settled(planned, with_hub=not (dry_run or planned.missing))
     resume = options.resume or _resumes(settings)
     checked = Run(
@@ -155,7 +149,7 @@ def _looked_at(run: Run) -> Plan:
     run_checks(run, lacking, of_run(("modules", "device")))
     absent = [f"{problem.message}{NEEDED}" for problem in lacking.found]
     seen = (
-        *at_hand.notes(run.plan.resolution),
+        *at_hand.notes(run.plan.arguments),
         *weight_names.notes(run),
         *first_rows.notes(run),
     )
@@ -237,7 +231,7 @@ def launched(planned: Plan) -> int:
     keys = ("base_model", "tokenizer_config", "ref_model", "teacher_model")
     named = filter(None, map(planned.config.text, keys))
     environment = {**os.environ, **hub_access.environment(named), **environment_of_child()}
-    for argument in planned.resolution.of("environment").values():
+    for argument in planned.arguments.of("environment").values():
         environment[argument.name] = str(argument.value)
     home = user_modules.home_of_a_clone()
     if home is not None:
@@ -256,11 +250,11 @@ def _killed(planned: Plan) -> Exception:
     """Return the error for a process that the system killed without a message."""
     from fmtkit.training.building.callbacks import out_of_memory
 
-    trainer = {a.name: a.value for a in planned.resolution.of("trainer").values()}
+    given = planned.arguments
     return out_of_memory(
         "the system killed a training process",
-        trainer.get("per_device_train_batch_size", "unset"),
-        trainer.get("max_length", "unset"),
+        given.value("per_device_train_batch_size") or "unset",
+        given.value("max_length") or "unset",
     )
 
 
@@ -315,11 +309,8 @@ def job_of(
     resume: str | None = None,
 ) -> Job:
     """Return the job of a plan whose datasets are converted."""
-    resolution, config = plan.resolution, plan.config
-    values = {
-        group: {a.name: a.value for a in resolution.of(group).values()}
-        for group in (*_GROUPS, *section.names())
-    }
+    given, config = plan.arguments, plan.config
+    sections = {name: given.values(name) for name in section.names()}
     adapter = config.get("adapter")
     model = plan.model or ""
     fmtkit_keys = {name: s.value for name, s in config.settings.items() if _is_ours(name)}
@@ -331,23 +322,23 @@ def job_of(
         variant=_variant(plan),
         model=model,
         tokenizer=config.text("tokenizer_config") or model,
-        trainer=values["trainer"],
-        own={a.name: a.value for a in resolution.own.values()},
-        model_arguments=values["model"],
-        peft=values["peft"] if adapter else None,
-        quantization=values["quantization"] or None,
+        trainer=given.values("trainer"),
+        own=given.values("own"),
+        model_arguments=given.values("model"),
+        peft=given.values("peft") if adapter else None,
+        quantization=given.values("quantization") or None,
         teacher=config.text("teacher_model"),
-        teacher_arguments=values["teacher"],
+        teacher_arguments=given.values("teacher"),
         template=plan.template[0],
         template_text=template_text,
         train=train,
         evaluation=evaluation,
         settings=fmtkit_keys,
-        sections={s: values[s] for s in section.names() if values[s]},
+        sections={name: values for name, values in sections.items() if values},
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
-        needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or resolution.is_quantized,
-        processes=launch.processes_of(config, plan.launch),
+        needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or given.is_quantized,
+        processes=plan.processes,
         on_demand_from=plan.limits.on_demand_from if plan.limits else None,
     )
 

@@ -12,10 +12,9 @@ from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import gpus
-from fmtkit.training.planning.check import Subject, check_config
-from fmtkit.training.planning.launch import processes_of
+from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import Launch, Resolution
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.vllm import ready, serve
 
 COLOCATED = {
@@ -40,15 +39,10 @@ class GenerationSettings:
         return self.config.get(f"trl.{name}") not in {None, False}
 
     @property
-    def is_fragment(self) -> bool:
-        """Return whether the keys are a part of a configuration whose rest may decide."""
-        return self.config.text("base_model") is None
-
-    @property
     def serves(self) -> bool:
         """Return whether a server makes the answers, or may in the rest of a fragment."""
         mode = self.config.text("trl.vllm_mode")
-        unset = self.config.get("trl.use_vllm") is None and self.is_fragment
+        unset = self.config.get("trl.use_vllm") is None and self.config.is_fragment
         return (self.config.is_true("trl.use_vllm") or unset) and mode != "colocate"
 
     @property
@@ -60,7 +54,7 @@ class GenerationSettings:
     @property
     def samples(self) -> bool:
         """Return whether vLLM makes the answers in any way, or may in the rest of a fragment."""
-        unset = self.config.get("trl.use_vllm") is None and self.is_fragment
+        unset = self.config.get("trl.use_vllm") is None and self.config.is_fragment
         return self.config.is_true("trl.use_vllm") or unset
 
     @property
@@ -69,11 +63,11 @@ class GenerationSettings:
         return self.is_set("rollout_func") or "answers" in self.runner.provided(self.config)
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+def derive(plan: Plan) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
-    settings = GenerationSettings(config, chosen, processes_of(config, launching))
-    used = out.trainer.get("use_vllm")
-    if used is not None and used.value is True and not chosen.own_sampler:
+    config, chosen, out = plan.config, plan.runner, plan.arguments
+    settings = GenerationSettings(config, chosen, plan.processes)
+    if out.value("use_vllm") is True and not chosen.own_sampler:
         # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
     if settings.colocates and not chosen.own_sampler:
@@ -86,7 +80,7 @@ def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -
     out.notes += _notes(settings)
 
 
-def _colocate(chosen: Runner, out: Resolution) -> None:
+def _colocate(chosen: Runner, out: Arguments) -> None:
     """Give the trainer what the section `vllm` sets for a server; name what its vLLM cannot take.
 
     Raises OptionError if a key of `trl` sets the same argument to another value.
@@ -113,11 +107,10 @@ def _rule(code: str, about: str) -> Callable[[Rule], Rule]:
     def declare(rule: Rule) -> Rule:
         @check_config(code, "config", about, section="vllm")
         @wraps(rule)
-        def find(subject: Subject) -> str | None:
-            if subject.runner.own_sampler:
+        def find(plan: Plan) -> str | None:
+            if plan.runner.own_sampler:
                 return None
-            processes = processes_of(subject.config, subject.launching)
-            return rule(GenerationSettings(subject.config, subject.runner, processes))
+            return rule(GenerationSettings(plan.config, plan.runner, plan.processes))
 
         return rule
 
@@ -175,7 +168,7 @@ def _adapter(settings: GenerationSettings) -> str | None:
     if not settings.serves:
         return "trl.vllm_lora_sync: adapters go to a server; set use_vllm: true, vllm_mode: server"
     adapter = config.text("adapter")
-    if adapter is None and not settings.is_fragment and config.get("lora_model_dir") is None:
+    if adapter is None and not settings.config.is_fragment and config.get("lora_model_dir") is None:
         return "trl.vllm_lora_sync: there is no adapter to send; set adapter: lora"
     named = {"adapter": adapter == "dora", "peft_use_dora": config.is_true("peft_use_dora")}
     named["lora_modules_to_save"] = bool(config.get("lora_modules_to_save"))
@@ -244,14 +237,14 @@ def _devices(settings: GenerationSettings) -> str | None:
 def _transfer(settings: GenerationSettings) -> str | None:
     # A mode that does not exist is a problem of its own.
     in_server = settings.serves and settings.config.text("trl.vllm_mode") in {None, "server"}
-    if not in_server or settings.is_fragment or not settings.config.is_true("use_cpu"):
+    if not in_server or settings.config.is_fragment or not settings.config.is_true("use_cpu"):
         return None
     return _lacking_transfer(settings.config, settings.runner, "use_cpu: true trains without one")
 
 
 def lacking_device(plan: Plan) -> str | None:
     """Return why weights cannot be sent from here to a vLLM server; None if they can, or need not be."""
-    values = {a.name: a.value for a in plan.resolution.trainer.values()}
+    values = plan.arguments.values("trainer")
     in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
     if not in_server or gpus.may_be_there(os.environ):
         return None
@@ -286,7 +279,7 @@ def _notes(settings: GenerationSettings) -> list[str]:
             ["vllm: no trainer uses this server: trl.use_vllm is not true"] if _has(config) else []
         )
     notes = []
-    if settings.serves and not settings.is_fragment:
+    if settings.serves and not settings.config.is_fragment:
         notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")
     if settings.rolls_out and not config.is_true("trl.use_vllm"):
         notes.append("rollout_func without use_vllm: the ratio to the sampler is not corrected")

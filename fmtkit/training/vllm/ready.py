@@ -39,11 +39,10 @@ def check(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     Raises DependencyError for packages that TRL's client lacks, and OptionError for a server that was
     started on a GPU that trains: their transfer of weights needs one GPU on each side.
     """
-    trainer = {argument.name: argument.value for argument in plan.resolution.trainer.values()}
-    if not is_used(plan):
+    if not plan.arguments.uses_vllm:
         return []
     check_trainer()
-    if trainer.get("vllm_mode") == "colocate" or not _is_here(plan):
+    if plan.arguments.value("vllm_mode") == "colocate" or not _is_here(plan):
         return []
     server = listener(port_of(plan.config))
     if server is None:
@@ -70,12 +69,6 @@ def port_of(config: Config) -> int:
         )
     port = of_server if of_server is not None else asked
     return port if isinstance(port, int) else PORT
-
-
-def is_used(plan: "Plan") -> bool:
-    """Return whether vLLM samples the answers."""
-    used = plan.resolution.trainer.get("use_vllm")
-    return used is not None and used.value is True
 
 
 def _is_here(plan: "Plan") -> bool:
@@ -106,7 +99,7 @@ def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
     count = plan.config.get("num_processes")
     if not isinstance(count, int):
         count = None if plan.launch.needs_cuda else 1
-    if plan.resolution.trainer.get("use_cpu") is not None:
+    if "use_cpu" in plan.arguments.trainer:
         return []
     return gpus.visible(environment)[:count]
 

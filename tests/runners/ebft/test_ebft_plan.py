@@ -99,14 +99,14 @@ def test_thinking_is_left_out_by_the_type_that_knows_it() -> None:
 def test_flash_attention_is_dropped_by_name_in_strided_mode(key) -> None:
     value = "true" if key == "flash_attention" else "flash_attention_3"
     plan = planned(STRIDED, f"{key}={value}")
-    assert "attn_implementation" not in plan.resolution.model
+    assert "attn_implementation" not in plan.arguments.model
     assert [note for note in plan.notes if note.startswith(f"--set {key}") or key in note]
 
 
 def test_flex_attention_and_structured_mode_keep_what_was_asked_for() -> None:
-    asked = planned(STRIDED, "flex_attention=true").resolution.model["attn_implementation"]
+    asked = planned(STRIDED, "flex_attention=true").arguments.model["attn_implementation"]
     assert asked.value == "flex_attention"
-    kept = planned(STRUCTURED, "flash_attention=true").resolution.model["attn_implementation"]
+    kept = planned(STRUCTURED, "flash_attention=true").arguments.model["attn_implementation"]
     assert kept.value == "flash_attention_2"
 
 
@@ -119,5 +119,5 @@ def test_keys_of_another_way_of_sampling_are_one_note_in_strided_mode() -> None:
 
 def test_documents_have_a_length_where_none_is_set() -> None:
     plan = planned(STRIDED, "sequence_len=null")
-    assert plan.resolution.own["max_length"].value == 1024
+    assert plan.arguments.own["max_length"].value == 1024
     assert any("documents are cut at 1024 tokens" in note for note in plan.notes)

@@ -93,7 +93,7 @@ class ExternalEnvironment:
 
     def rewards(self, job: Job) -> Rewards:
         """Load the rewards of a job: the user's, and the environment's where it is named, or last."""
-        section = job.sections.get("rl", {})
+        section = job.section("rl")
         rewards = load_rewards(
             naming.with_ours(section.get("reward_funcs"), self.reward),
             [Path(place) for place in job.places],

@@ -89,7 +89,7 @@ def share_of(section: Mapping[str, Any], environment: ExternalEnvironment | None
 
 def objects_of(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the user's tools, environments and rollout function."""
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     out = rollout_objects(section, [Path(place) for place in job.places])
     for name in tool_templates.KEYS:
         if out.get(name):
@@ -118,7 +118,7 @@ def check_tool_template(tokenizer: Any, origin: str) -> None:
 
 def rewards_for(job: Job, parts: Parts, environment: ExternalEnvironment | None) -> Rewards:
     """Load the rewards of a run."""
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     # An environment has rewards of its own, which TRL weighs alongside these.
     needs_rewards = "rewards" in parts.runner.needs and not section.get("environment_factory")
     if environment is not None:

@@ -28,14 +28,13 @@ def is_online(run: Run) -> bool:
 def check_users_names(run: Run) -> None:
     """Raise OptionError for a reward, tool, rollout or environment that cannot be found."""
     plan = run.plan
-    section = {argument.name: argument.value for argument in plan.resolution.of("rl").values()}
+    section = plan.arguments.values("rl")
     places = places_of(plan.config.source)
     # An environment's reward may be named, but is not in a module.
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
-    weights = plan.resolution.trainer.get("reward_weights")
     if "rewards" in plan.runner.needs and "rewards" not in plan.runner.provided(plan.config):
-        entries.check_weights(weights.value if weights else None, rewards)
+        entries.check_weights(plan.arguments.value("reward_weights"), rewards)
     options.read_options(section)
     loading.check_names(section, places)
 

@@ -11,7 +11,7 @@ from math import gcd
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.problem import RefusalError
-from fmtkit.training.planning.types import Resolution
+from fmtkit.training.planning.types import Arguments
 
 _BATCH, _ACCUMULATION = 8, 1
 """Defaults of transformers: rows per micro-batch, and micro-batches per optimizer step."""
@@ -30,12 +30,12 @@ class Batches:
     evaluates: bool
 
 
-def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batches:
+def batches_of(runner: Runner, out: Arguments, processes: int | None) -> Batches:
     """Return the sizes of a plan, with TRL's defaults for arguments that are not set."""
 
     def number(name: str, default: int) -> int:
-        argument = out.trainer.get(name)
-        return argument.value if argument and isinstance(argument.value, int) else default
+        value = out.value(name)
+        return value if isinstance(value, int) else default
 
     batch = number("per_device_train_batch_size", _BATCH)
     steps = number("gradient_accumulation_steps", _ACCUMULATION)
@@ -43,7 +43,6 @@ def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batche
     if generation_batch:
         steps = max(1, generation_batch // (batch * (processes or 1)))
     group = number("num_generations", runner.group)
-    evaluates = out.trainer.get("eval_strategy")
     return Batches(
         batch=batch,
         steps=number("steps_per_generation", steps),
@@ -51,7 +50,7 @@ def batches_of(runner: Runner, out: Resolution, processes: int | None) -> Batche
         group=group,
         eval_batch=number("per_device_eval_batch_size", _BATCH),
         eval_group=number("num_generations_eval", group),
-        evaluates=evaluates is not None and evaluates.value != "no",
+        evaluates=out.evaluates,
     )
 
 

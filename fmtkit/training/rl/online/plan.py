@@ -10,9 +10,9 @@ from fmtkit.core import section
 from fmtkit.core.runner import TRL_FEATURES, Runner, methods, our_features
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.imports import places_of
-from fmtkit.training.planning.check import Subject, check_config
-from fmtkit.training.planning.launch import processes_of
-from fmtkit.training.planning.types import Launch, Resolution
+from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.online import group_rule
 from fmtkit.training.rl.rewards import entries, options
@@ -27,27 +27,23 @@ def features(config: Config) -> list[str]:
     return sorted(key for key, (value, idle) in values.items() if value not in (None, idle))
 
 
-def derive(config: Config, chosen: Runner, out: Resolution, launching: Launch) -> None:
+def derive(plan: Plan) -> None:
     """Set fmtkit's defaults where they differ from TRL's; report rewards that are missing."""
-    del launching
+    config, out = plan.config, plan.arguments
     named = config.get("trl.reward_funcs")
-    naming.check(named, config, chosen)
+    naming.check(named, config, plan.runner)
     out.notes += entries.missing(naming.others(named), places_of(config.source))
     functions = out.of("rl").get("reward_funcs")
     if functions is not None:
         out.of("rl")["reward_funcs"] = replace(functions, value=entries.resolved(functions.value))
 
 
-def _given(out: Resolution) -> dict[str, object]:
-    return {argument.name: argument.value for argument in out.of("rl").values()}
-
-
 @check_config(
     "async_method", "config", "the asynchronous trainer with a method other than grpo", section="rl"
 )
-def _method(subject: Subject) -> str | None:
-    chosen = subject.runner
-    if subject.config.text("trl.backend") != "async" or chosen.own_sampler:
+def _method(plan: Plan) -> str | None:
+    chosen = plan.runner
+    if plan.config.text("trl.backend") != "async" or chosen.own_sampler:
         return None
     able = methods(lambda one: "async" in one.variants)
     return f"trl.backend: async: TRL has it only for {able}, not for {chosen.method}"
@@ -59,8 +55,8 @@ def _method(subject: Subject) -> str | None:
     "keys of fmtkit's GRPO trainer with a method of a different trainer",
     section="rl",
 )
-def _features(subject: Subject) -> Iterator[str]:
-    chosen, given = subject.runner, _given(subject.resolution)
+def _features(plan: Plan) -> Iterator[str]:
+    chosen, given = plan.runner, plan.arguments.values("rl")
     if chosen.own_sampler:
         return
     known = our_features()
@@ -80,8 +76,8 @@ def _features(subject: Subject) -> Iterator[str]:
     "an environment that makes the answers, with a trainer that makes them itself",
     section="rl",
 )
-def _answers(subject: Subject) -> Iterator[str]:
-    chosen, config = subject.runner, subject.config
+def _answers(plan: Plan) -> Iterator[str]:
+    chosen, config = plan.runner, plan.config
     if "rollout_func" in chosen.features or chosen.own_sampler:
         return
     for one in section.every():
@@ -99,8 +95,8 @@ def _answers(subject: Subject) -> Iterator[str]:
     "invalid values of the keys of `trl` that only fmtkit has",
     section="rl",
 )
-def _settings(subject: Subject) -> None:
-    given = _given(subject.resolution)
+def _settings(plan: Plan) -> None:
+    given = plan.arguments.values("rl")
     options.read_options(given)
     rollouts.read_settings(given, run="")
 
@@ -111,13 +107,12 @@ def _settings(subject: Subject) -> None:
     "batches that cannot be divided into groups of answers to a prompt",
     section="rl",
 )
-def _groups(subject: Subject) -> None:
-    chosen, out = subject.runner, subject.resolution
-    if not chosen.group or chosen.own_sampler or _is_open(subject.config, out):
+def _groups(plan: Plan) -> None:
+    chosen, out = plan.runner, plan.arguments
+    if not chosen.group or chosen.own_sampler or _is_open(plan.config, out):
         return
-    processes = processes_of(subject.config, subject.launching)
-    numbers = group_rule.batches_of(chosen, out, processes)
-    group_rule.check(numbers, _whole_groups(chosen, subject.config))
+    numbers = group_rule.batches_of(chosen, out, plan.processes)
+    group_rule.check(numbers, _whole_groups(chosen, plan.config))
 
 
 @check_config(
@@ -126,17 +121,17 @@ def _groups(subject: Subject) -> None:
     "a number of weights that differs from the number of rewards",
     section="rl",
 )
-def _weights(subject: Subject) -> None:
-    config, chosen = subject.config, subject.runner
+def _weights(plan: Plan) -> None:
+    config, chosen = plan.config, plan.runner
     rewards = naming.listed(config.get("trl.reward_funcs"))
     provided = chosen.provided(config)
     if "rewards" in chosen.needs and rewards and "rewards" not in provided:
         entries.check_weights(config.get("trl.reward_weights"), rewards)
 
 
-def _is_open(config: Config, out: Resolution) -> bool:
+def _is_open(config: Config, out: Arguments) -> bool:
     """Return whether a fragment leaves its batch sizes open."""
-    return config.text("base_model") is None and "per_device_train_batch_size" not in out.trainer
+    return config.is_fragment and "per_device_train_batch_size" not in out.trainer
 
 
 def _whole_groups(chosen: Runner, config: Config) -> str | None:

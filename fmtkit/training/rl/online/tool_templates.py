@@ -65,8 +65,7 @@ def find(run: "Run") -> Problem | None:
 
 
 def _key(plan: "Plan") -> str:
-    section = plan.resolution.sections.get("rl", {})
-    return next((k for k in KEYS if k in section and section[k].value), "")
+    return next((key for key in KEYS if plan.arguments.value(key, "rl")), "")
 
 
 def _template(plan: "Plan") -> tuple[str | None, dict[str, Any]]:

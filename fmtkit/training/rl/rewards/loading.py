@@ -166,7 +166,7 @@ def load_rewards(
 
 def rewards_of(job: Job) -> Rewards:
     """Load the rewards that a job names."""
-    section = job.sections.get("rl", {})
+    section = job.section("rl")
     return load_rewards(
         section.get("reward_funcs"),
         [Path(place) for place in job.places],

@@ -35,7 +35,7 @@ def run(
     Raises OptionError for what cannot be loaded, SourceError and NothingWrittenError for rows.
     """
     plan = planning.plan(configs.load(config, overrides), partial=True)
-    section = {a.name: a.value for a in plan.resolution.of("rl").values()}
+    section = plan.arguments.values("rl")
     rewards, weights, remarks = _functions(plan, section.get("reward_funcs"))
     if not rewards or not plan.datasets:
         raise OptionError(f"{plan.source}: {'datasets' if rewards else KEY}: nothing to run")
@@ -54,8 +54,7 @@ def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float
     kept = [number for number, item in enumerate(named) if naming.others([item])]
     rewards = entries.read([named[number] for number in kept], places_of(plan.config.source))
     elsewhere = "rewards" in plan.runner.provided(plan.config)
-    argument = plan.resolution.trainer.get("reward_weights")
-    weights = argument.value if argument is not None else None
+    weights = plan.arguments.value("reward_weights")
     if not elsewhere:
         entries.check_weights(weights, named)
     listed = weights if isinstance(weights, list) else [1.0] * len(named)

@@ -5,7 +5,7 @@ One class is all that a trainer needs; it sits between TRL's and fmtkit's GRPO t
     class FmtkitGRPOTrainer(RolloutTrainer): ...          # rollouts.trainer
     trainer = FmtkitGRPOTrainer(
         rollouts=read_settings(job.of_rollouts(), run=job.run),     # rollouts.settings
-        **rollout_objects(job.sections.get("rl", {}), places),           # rollouts.loading
+        **rollout_objects(job.section("rl"), places),           # rollouts.loading
         model=..., args=..., ...                                         # TRL's own arguments
     )
     trainer.train(...)       # ends with `trainer.close_rollouts()`, also after an error
