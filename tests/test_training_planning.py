@@ -1,6 +1,7 @@
 """Every kind of configuration that users have plans, or ends in the refusal that is its due."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -324,3 +325,24 @@ def test_planning_loads_neither_torch_nor_transformers(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "trl:DPOTrainer" in done.stdout
+
+
+def test_of_sections_of_other_methods_the_same_one_is_named_whatever_their_hashes():
+    program = (
+        "from fmtkit.training.planning import plan\n"
+        "keys = {'trl': {'num_generations': 2}, 'ebft': {'ce_coef': 0.1}}\n"
+        "try:\n    plan.plan({'rl': None, **keys}, partial=False)\n"
+        "except Exception as error:\n    print(error)\n"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(said) == 1
+    assert "ebft: these keys are for a method other than sft" in said.pop()

@@ -92,7 +92,7 @@ def _check_sampler(plan: Plan) -> None:
         raise OptionError(
             f"trl.async_prefetch: the model cannot train and sample in one process at once; {advice}"
         )
-    if plan.processes != 1:
+    if plan.launch.processes != 1:
         raise OptionError(
             f"{_NAMED}: episodes end at different times, so the model that trains answers in one "
             f"training process alone; set num_processes: 1, or {advice}"

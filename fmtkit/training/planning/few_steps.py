@@ -50,7 +50,7 @@ def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
         yield f"the trainer of trl {installed('trl')} has no {PREPARE}, which would prepare a part of them"
     if values.get("packing") is True:
         yield "packing joins rows by the lengths of all of them"
-    if plan.processes != 1:
+    if plan.launch.processes != 1:
         yield "several processes prepare rows together"
     if values.get("train_sampling_strategy", "random") not in {"random", "sequential"}:
         yield "batches are made by the lengths of all rows"

@@ -5,6 +5,7 @@ The profiles are fmtkit's accelerate files, as data; the one in use is written t
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -91,6 +92,11 @@ _FSDP_WORDS = {"full_shard", "auto_wrap", "shard_grad_op", "offload", "hybrid_sh
 
 def make(config: Config, run: Path) -> Launch:
     """Return how this configuration is launched; raise OptionError where its keys contradict."""
+    launch = _launch(config, run)
+    return replace(launch, processes=_processes(config, launch))
+
+
+def _launch(config: Config, run: Path) -> Launch:
     launchers = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
     if len(launchers) > 1:
         raise OptionError(f"{' and '.join(launchers)} both say how to launch; keep one")
@@ -262,10 +268,10 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
     return Launch(launch.command, launch.profile, launch.accelerate, notes, needs_cuda=True)
 
 
-def processes_of(config: Config, launching: Launch) -> int | None:
+def _processes(config: Config, launch: Launch) -> int | None:
     """Return how many processes train; None where that depends on the machine."""
     count = config.get("num_processes")
-    profile = launching.accelerate or {}
+    profile = launch.accelerate or {}
     if profile.get("distributed_type") == "NO":
         return 1
     if isinstance(count, int):
@@ -273,7 +279,7 @@ def processes_of(config: Config, launching: Launch) -> int | None:
     file = config.text("accelerate_config")
     if file is not None and file not in PROFILES:
         return _processes_in(Path(file))
-    known = profile.get("num_processes", None if launching.needs_cuda else 1)
+    known = profile.get("num_processes", None if launch.needs_cuda else 1)
     return known if isinstance(known, int) else None
 
 

@@ -39,7 +39,7 @@ def _method(config: Config, runner: Runner) -> str | None:
     """Refuse sections of other methods if the config does not set `rl`."""
     if runner.method != DEFAULT:
         return None
-    for name in keys.section_names():
+    for name in sorted(keys.section_names()):
         other = guess({name})
         if other is not None and any(n.startswith(f"{name}.") for n in config.settings):
             return f"{name}: these keys are for a method other than {DEFAULT}; write rl: {other}"

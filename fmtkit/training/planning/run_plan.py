@@ -14,7 +14,6 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problem import NEEDED
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.launch import processes_of
 from fmtkit.training.planning.types import Arguments, DatasetPlan, FewSteps, Launch
 
 Groups = Mapping[str, Sequence[tuple[str, str, str]]]
@@ -67,11 +66,6 @@ class Plan:
     def all_datasets(self) -> tuple[DatasetPlan, ...]:
         """Return the datasets to train on, and those to evaluate on."""
         return (*self.datasets, *self.test_datasets)
-
-    @property
-    def processes(self) -> int | None:
-        """Return the number of training processes; None where the machine decides."""
-        return processes_of(self.config, self.launch)
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values, every argument with its origin."""

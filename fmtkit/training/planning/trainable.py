@@ -105,13 +105,13 @@ def _full_batch(plan: "Plan") -> int | None:
         return None
     if runner.group:
         return _full_groups(plan, values, size)
-    return size * (plan.processes or 1) if needs_all else None
+    return size * (plan.launch.processes or 1) if needs_all else None
 
 
 def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int | None:
     """Return to how many prompts answers are generated at a time: TRL's sampler drops what is left over."""
     steps = values.get("steps_per_generation") or values.get("gradient_accumulation_steps") or 1
-    together = size * (plan.processes or 1)
+    together = size * (plan.launch.processes or 1)
     answers = values.get("generation_batch_size") or (
         together * steps if isinstance(steps, int) else None
     )

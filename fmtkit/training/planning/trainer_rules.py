@@ -188,7 +188,7 @@ def values_of(plan: Plan, *, is_whole: bool = False) -> dict[str, object]:
     if config.is_fragment and not is_whole:
         # The rest of a fragment may say how large its batches are.
         values |= dict.fromkeys(set(fields.fields) - set(out.trainer), UNKNOWN)
-    processes = plan.processes
+    processes = plan.launch.processes
     values["world_size"] = UNKNOWN if processes is None else processes
     return values
 

@@ -113,6 +113,8 @@ class Launch:
     needs_cuda: bool = False
     trainer: Mapping[str, object] = field(default_factory=dict)
     """Arguments of the trainer that follow from the way of launching."""
+    processes: int | None = 1
+    """How many processes train; None where that depends on the machine."""
     is_local: bool = True
     """Whether all processes are on this machine; a user's accelerate file may name others."""
 

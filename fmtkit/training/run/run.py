@@ -338,7 +338,7 @@ def job_of(
         places=tuple(str(place) for place in places_of(config.source)),
         resume=resume,
         needs_cuda=plan.launch.needs_cuda or plan.runner.needs_cuda or given.is_quantized,
-        processes=plan.processes,
+        processes=plan.launch.processes,
         on_demand_from=plan.limits.on_demand_from if plan.limits else None,
     )
 

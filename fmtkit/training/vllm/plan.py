@@ -66,7 +66,7 @@ class GenerationSettings:
 def derive(plan: Plan) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     config, chosen, out = plan.config, plan.runner, plan.arguments
-    settings = GenerationSettings(config, chosen, plan.processes)
+    settings = GenerationSettings(config, chosen, plan.launch.processes)
     if out.value("use_vllm") is True and not chosen.own_sampler:
         # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
@@ -110,7 +110,7 @@ def _rule(code: str, about: str) -> Callable[[Rule], Rule]:
         def find(plan: Plan) -> str | None:
             if plan.runner.own_sampler:
                 return None
-            return rule(GenerationSettings(plan.config, plan.runner, plan.processes))
+            return rule(GenerationSettings(plan.config, plan.runner, plan.launch.processes))
 
         return rule
 

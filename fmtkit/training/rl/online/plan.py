@@ -111,7 +111,7 @@ def _groups(plan: Plan) -> None:
     chosen, out = plan.runner, plan.arguments
     if not chosen.group or chosen.own_sampler or _is_open(plan.config, out):
         return
-    numbers = group_rule.batches_of(chosen, out, plan.processes)
+    numbers = group_rule.batches_of(chosen, out, plan.launch.processes)
     group_rule.check(numbers, _whole_groups(chosen, plan.config))
 
 
