@@ -1,10 +1,12 @@
 """`fmtkit convert` and `fmtkit validate`: sources are converted, or only checked."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import FailOn, Json, NoProgress, Plugin, Quiet, Sources, flags, say
+from fmtkit.commands import asking
+from fmtkit.commands.flags import Ask, FailOn, Json, NoProgress, Plugin, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.core.errors import OptionError
@@ -24,6 +26,7 @@ def convert(
     ] = "",
     *,
     options: ConvertOptions,
+    ask: Ask = None,
     fail_on: FailOn = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -34,6 +37,7 @@ def convert(
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
     with quick_imports():
+        from fmtkit.converting.command_paths import output_for
         from fmtkit.converting.conversions import convert_to
         from fmtkit.converting.progress_bar import progress
         from fmtkit.reports import console as terminal
@@ -44,6 +48,11 @@ def convert(
             f"OUT {out}: what is in memory ends with the command; give a file or folder"
         )
     codes = tuple(fail_on or ())
+    answer = None
+    if options.type is None and options.config is None and not (quiet or json):
+        answer = asking.ask(source or [], options) if asking.may_ask(ask, source or ()) else None
+    if answer is not None:
+        options, out = replace(options, **answer.options), out or output_for(source or [])
     with progress(shown=not (quiet or no_progress or json)) as watch:
         if options.config is None:
             check_codes(codes, plugins=options.plugins)
@@ -64,6 +73,8 @@ def convert(
         for name, text in report.data.get("beside", {}).items():
             typer.echo(f"{name}:\n{text.rstrip()}", err=True)
     terminal.print_reports(reports, as_json=json, quiet=quiet)
+    if answer is not None:
+        asking.tell(answer)
     found = dict.fromkeys(code for report in reports for code in report.found(codes))
     print_found(found)
     raise typer.Exit(1 if found else 0)

@@ -27,6 +27,14 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Ask = Annotated[
+    bool | None,
+    typer.Option(
+        "--ask/--no-ask",
+        help="Without a type: ask on the terminal how the rows are read.",
+        show_default=False,
+    ),
+]
 FailOn = Annotated[list[str] | None, typer.Option(help="Exit 1 if this code was found.")]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
 INTERRUPTED = 130

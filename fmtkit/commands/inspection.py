@@ -1,10 +1,12 @@
 """`fmtkit inspect`: what sources hold, before a run."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from fmtkit.commands.flags import FailOn, Json, NoProgress, Quiet, Sources, flags
+from fmtkit.commands import asking
+from fmtkit.commands.flags import Ask, FailOn, Json, NoProgress, Quiet, Sources, flags
 from fmtkit.commands.importing import quick_imports
 from fmtkit.inspection.inspect_options import InspectOptions
 
@@ -21,6 +23,7 @@ def inspect(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a page or picture that fmtkit wrote.")
     ] = False,
+    ask: Ask = None,
     fail_on: FailOn = None,
     all_: Annotated[
         bool,
@@ -50,6 +53,12 @@ def inspect(
         "whole": all_,
     }
     codes = tuple(fail_on or ())
+    answer = None
+    if ask and options.type is None and options.config is None and not (quiet or json):
+        answer = asking.ask(source or [], options) if asking.may_ask(ask, source or ()) else None
+    if answer is not None:
+        told = {n: v for n, v in answer.options.items() if n in options.declared()}
+        options = replace(options, **told)
     bar = not (quiet or no_progress or json)
     # A cluster that the inspection starts is kept until the rows of its page are read.
     with session():
@@ -61,4 +70,6 @@ def inspect(
             with progress(shown=bar) as watch:
                 inspected = inspect_config(options.config, source or [], options, watch)
             found = show_all(inspected, fail_on=codes, **outputs)
+    if answer is not None:
+        asking.tell(answer)
     raise typer.Exit(1 if found else 0)

@@ -35,11 +35,10 @@ def readings(
         return ()
     made: list[Reading] = []
     for column in found.open:
-        labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
-        as_kto = _as_labels(found, column.name, labels[0], sample) if labels else None
-        command = as_kto and convert_command(paths, as_kto, sample, given)
-        if labels and command:
-            made.append(Reading(f"{column.name} as a label for KTO ({labels[1]})", command))
+        labeled = as_labels(found, column, sample)
+        command = labeled and convert_command(paths, labeled[0], sample, given)
+        if labeled and command:
+            made.append(Reading(f"{column.name} as a label for KTO ({labeled[1]})", command))
     opened = (one.name for one in found.open)
     names = [n for n in dict.fromkeys([*found.unread, *opened]) if not is_kept(n, given)]
     if not any(c in name for name in names for c in ", \t\n"):
@@ -54,6 +53,13 @@ def readings(
             if said:
                 made.append(Reading(f"{','.join(those)} {meaning}", said))
     return tuple(made)
+
+
+def as_labels(found: Fit, column: OpenColumn, sample: Sequence[Row]) -> tuple[Fit, str] | None:
+    """Return the fit that reads an open column as the label of the rows, and in words what is good."""
+    labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
+    labeled = _as_labels(found, column.name, labels[0], sample) if labels else None
+    return (labeled, labels[1]) if labels and labeled else None
 
 
 def _labels(column: OpenColumn, sample: Sequence[Row]) -> tuple[Mapping[str, bool], str] | None:

@@ -30,7 +30,22 @@ def convert_command(
     Columns of `keep` and `ignore` are kept and ignored too. None where no command does: rows in memory,
     a type that takes a tokenizer, or a layout (--to) that does not hold its rows.
     """
-    if detection.needs_tokenizer(found) or any(path.startswith("<") for path in paths):
+    if any(path.startswith("<") for path in paths):
+        return None
+    made = options_for(found, sample, given, keep=keep, ignore=ignore)
+    return None if made is None else as_command(paths, given, made)
+
+
+def options_for(
+    found: Fit,
+    sample: Sequence[Row],
+    given: SourceOptions,
+    *,
+    keep: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> dict[str, Any] | None:
+    """Return the options of a conversion with which it reads sources as a fit does; None where none do."""
+    if detection.needs_tokenizer(found):
         return None
     if why_not_to(found, given):
         return None
@@ -47,7 +62,7 @@ def convert_command(
     made |= {"columns": mapping, "options": options}
     made["ignore"] = (*given.ignore, *ignore)
     made["keep"] = (*_option(given, "keep", ()), *keep)
-    return as_command(paths, given, made)
+    return made
 
 
 def as_command(paths: Sequence[str], given: SourceOptions, made: Mapping[str, Any]) -> str:
