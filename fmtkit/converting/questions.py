@@ -106,7 +106,7 @@ def column_question(
     """Ask what an open column is: a label, if something says which values are good, or not needed."""
     answers: dict[str, Choice] = {}
     labeled = as_labels(choice.fit, column, sample)
-    if labeled is not None and (given.method in (None, "kto")):
+    if labeled is not None:
         as_kto = replace(choice, fit=labeled[0])
         if as_kto.made(sample, given) is not None:
             answers[f"a label for KTO ({labeled[1]})"] = as_kto
