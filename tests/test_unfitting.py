@@ -1,12 +1,14 @@
 """Files that hold something else than rows, or rows elsewhere: named as what they are, with what to do."""
 
 import gzip
+import io
 import json
 import pickle
 import re
 import shlex
 import shutil
 import subprocess
+import zipfile
 
 import pytest
 
@@ -16,6 +18,17 @@ from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError, So
 ROWS = [{"question": f"What is {i}?", "answer": f"It is {i}."} for i in range(4)]
 CHAT = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+def zipped(*names: str) -> bytes:
+    """Return an archive of files; a mimetype is that of an OpenDocument sheet."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in names:
+                archive.writestr(
+                    name, "application/vnd.oasis.opendocument.spreadsheet" * (name == "mimetype")
+                )
+        return file.getvalue()
 
 
 def error_of(source, type=None, **options) -> FmtkitError:
@@ -35,6 +48,12 @@ def error_of(source, type=None, **options) -> FmtkitError:
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image"),
         (b"%PDF-1.7\n", "is a PDF document; extract its texts first"),
         (b"PK\x03\x04\0\0", "is a zip archive; unpack it first"),
+        (
+            zipped("[Content_Types].xml", "xl/workbook.xml"),
+            "is a spreadsheet; save its sheet as CSV",
+        ),
+        (zipped("mimetype", "content.xml"), "is a spreadsheet; save its sheet as CSV"),
+        (zipped("data.jsonl"), "is a zip archive; unpack it first"),
         (LINES.decode().encode("utf-16"), "is UTF-16 text; convert it"),
         *((pickle.dumps(ROWS, protocol=n), "is a Python pickle") for n in (2, 3, 4, 5)),
     ],

@@ -56,8 +56,14 @@ COLUMNAR_MAGIC: dict[bytes, Layout] = {
 UTF16 = "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 IN > OUT"
 PICKLE = "a Python pickle, which could run code; write it as Parquet or JSONL"
 IMAGE = "an image; fmtkit reads rows of text, such as JSONL or Parquet"
+ZIP = b"PK\x03\x04"
+SPREADSHEET = "a spreadsheet; save its sheet as CSV"
+SHEETS = (b"xl/", b"opendocument.spreadsheet")
+"""What stands near the beginning of a zip archive that is a workbook of Excel, or a sheet of OpenDocument."""
+BEGINNING = 4096
+"""Bytes in which it stands."""
 FOREIGN_MAGIC: dict[bytes, str] = {
-    b"PK\x03\x04": "a zip archive; unpack it first",
+    ZIP: "a zip archive; unpack it first",
     b"BZh": "compressed with bzip2; decompress it, or compress it with gzip or zstd",
     b"\xfd7zXZ\x00": "compressed with xz; decompress it, or compress it with gzip or zstd",
     b"\x04\x22\x4d\x18": "compressed with lz4; decompress it, or compress it with gzip or zstd",
@@ -106,7 +112,8 @@ def layout_of(name: str, head: bytes, *, ds_type: str | None = None) -> Layout:
             return layout
     for magic, reason in FOREIGN_MAGIC.items():
         if head.startswith(magic):
-            raise SourceError(f"{name} is {reason}")
+            is_sheet = magic == ZIP and any(part in head[:BEGINNING] for part in SHEETS)
+            raise SourceError(f"{name} is {SPREADSHEET if is_sheet else reason}")
     if UTF16_WITHOUT_MARK.match(head):
         raise SourceError(f"{name} is {UTF16}")
     return _text_layout(name, head, ds_type)
