@@ -19,6 +19,10 @@ FORMER = {
     for name in names.split()
 } | dict.fromkeys(("fmtkit.writing.encoding", "fmtkit.writing.stitching"), "fmtkit.writing.formats")
 FORMER |= {
+    "fmtkit.training.building.health": "fmtkit.training.building.online_health",
+    "fmtkit.training.config.arguments": "fmtkit.training.config.class_arguments",
+    "fmtkit.training.config.imports": "fmtkit.training.config.user_objects",
+    "fmtkit.training.config.problem": "fmtkit.training.config.problems",
     "fmtkit.training.run.build": "fmtkit.training.building.build",
     "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",

@@ -15,8 +15,8 @@ import pytest
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.runner import find
 from fmtkit.training.config.keys import aliases, dataset_table, table
-from fmtkit.training.config.problem import RefusalError
-from fmtkit.training.planning import checks, resolve
+from fmtkit.training.config.problems import RefusalError
+from fmtkit.training.planning import device_checks, resolve
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
 
@@ -197,16 +197,16 @@ def test_ligers_kernels_are_switched_on_where_they_are_and_a_note_where_not(is_t
 
 
 def test_loftq_without_its_packages_or_a_device_is_told_before_anything_is_converted(monkeypatch):
-    monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
-    monkeypatch.setattr("fmtkit.training.planning.gpus.may_be_there", lambda _: False)
+    monkeypatch.setattr("fmtkit.training.planning.device_checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.planning.visible_gpus.may_be_there", lambda _: False)
     keys = {"adapter": "lora", "peft": {"loftq_config": {"loftq_bits": 4}}}
     plan = planning.plan(keys, partial=True)
-    found = checks.find_packages(Run(plan))
+    found = device_checks.find_packages(Run(plan))
     assert found is not None
     assert "LoftQ needs bitsandbytes and scipy: pip install bitsandbytes scipy" in found.message
-    assert "LoftQ needs a CUDA device" in (checks.find_device(Run(plan)) or "")
+    assert "LoftQ needs a CUDA device" in (device_checks.find_device(Run(plan)) or "")
     plain = planning.plan({"adapter": "lora"}, partial=True)
-    assert checks.find_packages(Run(plain)) is None
+    assert device_checks.find_packages(Run(plain)) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import warm
 
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.training.config.config import load
-from fmtkit.training.config.problem import RefusalError, excerpt
+from fmtkit.training.config.problems import RefusalError, excerpt
 from fmtkit.training.config.yaml_file import parse
 
 GOOD = "base_model: a/b\ndatasets:\n  - {path: a/b, type: alpaca}\n"

@@ -3,9 +3,10 @@
 import pytest
 
 from fmtkit.core.runner import HealthLimits, find
-from fmtkit.training.building.callbacks import RunLog, TokenCounter, findings
-from fmtkit.training.building.health import OnlineHealth
+from fmtkit.training.building.callbacks import RunLog, TokenCounter
 from fmtkit.training.building.interrupts import Stop
+from fmtkit.training.building.loss_checks import findings
+from fmtkit.training.building.online_health import OnlineHealth
 
 SOUND = {
     "loss": 0.0,

@@ -9,7 +9,7 @@ import tiny_training as tiny
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
 from fmtkit.rendering import template_sources
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.job import Source

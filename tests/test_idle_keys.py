@@ -12,7 +12,7 @@ pytest.importorskip("trl")
 import fmtkit.training
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.runner import find, shipped
-from fmtkit.training.config.arguments import fields_of, near_spelling
+from fmtkit.training.config.class_arguments import fields_of, near_spelling
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.trainer_source import find_class
 from fmtkit.training.planning import plan as planning

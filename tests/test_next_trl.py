@@ -20,6 +20,7 @@ from fmtkit.core.errors import DependencyError
 from fmtkit.core.runner import TRL_FEATURES, find, our_features
 from fmtkit.training.building.build import load_class
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import trainer_choice
 
 OWN = {
     "grpo": "trl:GRPOTrainer",
@@ -59,8 +60,8 @@ def moved() -> set[str]:
 
 @pytest.fixture
 def next_trl(monkeypatch):
-    real = planning.installed
-    monkeypatch.setattr(planning, "installed", lambda n: "1.17.0" if n == "trl" else real(n))
+    real = trainer_choice.installed
+    monkeypatch.setattr(trainer_choice, "installed", lambda n: "1.17.0" if n == "trl" else real(n))
 
 
 def planned(method: str, **trl) -> planning.Plan:
@@ -117,13 +118,13 @@ def test_rloo_and_online_dpo_are_refused_for_their_features_alone(method, name, 
 
 
 def test_rows_are_prepared_before_the_first_step_where_no_method_prepares_a_part(monkeypatch):
-    from fmtkit.training.planning import few_steps
+    from fmtkit.training.planning import max_steps
 
     plan = planning.plan({"rl": "dpo", "max_steps": 2, "learning_rate": 1e-6}, partial=True)
-    assert few_steps.few_steps(plan).on_demand_from is not None
-    monkeypatch.setattr(few_steps, "PREPARE", "_moved")
-    assert few_steps.few_steps(plan).on_demand_from is None
-    assert "has no _moved" in few_steps.few_steps(plan).described()[1]
+    assert max_steps.few_steps(plan).on_demand_from is not None
+    monkeypatch.setattr(max_steps, "PREPARE", "_moved")
+    assert max_steps.few_steps(plan).on_demand_from is None
+    assert "has no _moved" in max_steps.few_steps(plan).described()[1]
 
 
 @pytest.mark.parametrize("keys", [{"nemo_gym_enabled": True}, {"verifiers": {"environment": "e"}}])

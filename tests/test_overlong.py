@@ -15,7 +15,7 @@ from fmtkit.core import runner
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers import tokens
 from fmtkit.training.building import build
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run import process
 from fmtkit.training.run import run as training_run

@@ -13,7 +13,7 @@ import vllm_stub as vllm
 from transformers import AutoTokenizer
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config import imports
+from fmtkit.training.config import user_objects
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
@@ -323,7 +323,7 @@ def test_the_example_of_the_documentation_trains_and_learns_its_own_tokens_alone
         client = vllm.Client(f"http://127.0.0.1:{port}", model)
         vllm.attach(trainer, client)
         trainer.vllm_generation.sync_weights = lambda: None
-        trainer.reward_funcs = [imports.load_function("r", "guessing.short", [tmp_path])]
+        trainer.reward_funcs = [user_objects.load_function("r", "guessing.short", [tmp_path])]
         trainer.train()
     log = trainer.state.log_history[0]
     assert log["completions/mean_length"] == 3

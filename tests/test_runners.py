@@ -13,7 +13,7 @@ import tiny_training as tiny
 from fmtkit.core.runner import find
 from fmtkit.training.building import build
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.config.arguments import fields_of
+from fmtkit.training.config.class_arguments import fields_of
 from fmtkit.training.data import rows
 from fmtkit.training.planning.job import Job
 from fmtkit.training.run import process

@@ -13,7 +13,7 @@ from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.validation import validate_sources
 from fmtkit.reports import console as terminal
-from fmtkit.training.config.problem import NEEDED
+from fmtkit.training.config.problems import NEEDED
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run.run import Outcome
 

@@ -10,7 +10,7 @@ import pytest
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import shipped
 from fmtkit.training.config.argument_choices import from_annotations
-from fmtkit.training.config.arguments import FORMER_NAMES, fields_of, has_class
+from fmtkit.training.config.class_arguments import FORMER_NAMES, fields_of, has_class
 from fmtkit.training.config.keys import table
 
 pytest.importorskip("trl")
@@ -47,7 +47,7 @@ def test_a_literal_beside_any_string_limits_no_string(annotation, strings):
 
 def test_no_import_is_made_to_read_them():
     code = (
-        "import sys; from fmtkit.training.config.arguments import fields_of; fields_of('trl:DPOConfig');"
+        "import sys; from fmtkit.training.config.class_arguments import fields_of; fields_of('trl:DPOConfig');"
         "assert not {'torch', 'transformers', 'trl'} & set(sys.modules), 'imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

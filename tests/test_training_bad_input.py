@@ -102,7 +102,7 @@ def test_what_cannot_train_is_one_line(case, model, tmp_path, capsys, monkeypatc
 
 
 def test_a_tracker_that_is_not_installed_is_one_line(model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.planning.device_checks.find_spec", lambda _: None)
     keys = {"base_model": str(model), "report_to": ["tensorboard"]}
     words = "report_to: tensorboard is not installed: pip install tensorboard, or leave it out"
     refused(train(capsys, monkeypatch, tmp_path, PAIRS, **keys), words)

@@ -13,7 +13,7 @@ import tiny_training as tiny
 from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.training.building import build
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run import failures, process
 from fmtkit.training.run import run as training_run

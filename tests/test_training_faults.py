@@ -17,9 +17,9 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import find, shipped
 from fmtkit.training import config_page, train
 from fmtkit.training.config import keys
-from fmtkit.training.config.arguments import fields_of, has_class
+from fmtkit.training.config.class_arguments import fields_of, has_class
 from fmtkit.training.config.config import load
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class, installed
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning

@@ -9,7 +9,7 @@ import pytest
 
 from fmtkit.core import user_modules
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config import imports
+from fmtkit.training.config import user_objects
 
 KEY = "trl.reward_funcs"
 
@@ -39,9 +39,9 @@ def test_a_module_beside_the_config_is_found_wherever_the_command_runs(tmp_path,
     written(tmp_path / "project", "near.py", "one = 1\n")
     config = written(tmp_path / "project", "run.yaml", "")
     monkeypatch.chdir(tmp_path)
-    places = imports.places_of(config)
-    imports.check(KEY, "scores.score", places)
-    assert imports.load_function(KEY, "scores.score", places)() == 1
+    places = user_objects.places_of(config)
+    user_objects.check(KEY, "scores.score", places)
+    assert user_objects.load_function(KEY, "scores.score", places)() == 1
 
 
 def test_the_current_folder_comes_after_that_of_the_config(tmp_path, monkeypatch):
@@ -50,35 +50,35 @@ def test_the_current_folder_comes_after_that_of_the_config(tmp_path, monkeypatch
     written(tmp_path / "configs", "both.py", "where = 'config'\n")
     config = written(tmp_path / "configs", "run.yaml", "")
     monkeypatch.chdir(tmp_path)
-    places = imports.places_of(config)
-    assert imports.load(KEY, "both.where", places) == "config"
-    assert imports.load(KEY, "only.where", places) == "current"
+    places = user_objects.places_of(config)
+    assert user_objects.load(KEY, "both.where", places) == "config"
+    assert user_objects.load(KEY, "only.where", places) == "current"
 
 
 def test_two_configs_may_each_have_a_module_of_the_same_name(tmp_path):
     for name in ("a", "b"):
         written(tmp_path / name, "mine.py", f"where = {name!r}\n")
-    found = [imports.load(KEY, "mine.where", [tmp_path / name]) for name in ("a", "b", "a")]
+    found = [user_objects.load(KEY, "mine.where", [tmp_path / name]) for name in ("a", "b", "a")]
     assert found == ["a", "b", "a"]
 
 
 def test_a_package_of_modules_is_found_by_its_dotted_name(tmp_path):
     written(tmp_path, "game/__init__.py", "")
     written(tmp_path, "game/board.py", "class Board: pass\n")
-    imports.check(KEY, "game.board.Board", [tmp_path])
-    assert imports.load(KEY, "game.board.Board", [tmp_path]).__name__ == "Board"
+    user_objects.check(KEY, "game.board.Board", [tmp_path])
+    assert user_objects.load(KEY, "game.board.Board", [tmp_path]).__name__ == "Board"
 
 
 def test_a_name_near_the_right_one_is_proposed_before_anything_runs(tmp_path):
     file = written(tmp_path, "scores.py", "raise SystemExit\ndef accuracy(): pass\n")
     with pytest.raises(OptionError, match=r"scores.py has no 'acuracy'; did you mean 'accuracy'"):
-        imports.check(KEY, "scores.acuracy", [tmp_path])
-    imports.check(KEY, "scores.accuracy", [tmp_path])
+        user_objects.check(KEY, "scores.acuracy", [tmp_path])
+    user_objects.check(KEY, "scores.accuracy", [tmp_path])
     file.write_text("from os.path import *\n")
-    imports.check(KEY, "scores.join", [tmp_path])
+    user_objects.check(KEY, "scores.join", [tmp_path])
 
 
-@pytest.mark.parametrize("ask", [imports.check, imports.load])
+@pytest.mark.parametrize("ask", [user_objects.check, user_objects.load])
 def test_a_module_that_is_nowhere_is_told_with_the_places(tmp_path, ask):
     with pytest.raises(
         OptionError, match=rf"no nowhere.py in {tmp_path}, and no installed nowhere"
@@ -91,17 +91,17 @@ def test_a_module_that_is_nowhere_is_told_with_the_places(tmp_path, ask):
 def test_a_module_that_fails_is_told_with_its_line(tmp_path):
     written(tmp_path, "broken.py", "a = 1\nb = a / 0\n")
     with pytest.raises(OptionError, match=r"broken.py:2 cannot be loaded: ZeroDivisionError"):
-        imports.load(KEY, "broken.b", [tmp_path])
+        user_objects.load(KEY, "broken.b", [tmp_path])
     written(tmp_path, "typo.py", "\n\ndef f(:\n")
     with pytest.raises(OptionError, match=r"typo.py:3 cannot be loaded: SyntaxError"):
-        imports.check(KEY, "typo.f", [tmp_path])
+        user_objects.check(KEY, "typo.f", [tmp_path])
 
 
 def test_an_installed_package_is_found_from_any_folder(tmp_path):
     """An editable install is on no path of its own; the current folder is not its either."""
     code = (
-        "from pathlib import Path; from fmtkit.training.config import imports;"
-        f"imports.check('k', 'fmtkit.rewards.accuracy', [Path({str(tmp_path)!r})])"
+        "from pathlib import Path; from fmtkit.training.config import user_objects;"
+        f"user_objects.check('k', 'fmtkit.rewards.accuracy', [Path({str(tmp_path)!r})])"
     )
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
 
@@ -109,13 +109,13 @@ def test_an_installed_package_is_found_from_any_folder(tmp_path):
 def test_what_cannot_be_called_is_no_function(tmp_path):
     written(tmp_path, "scores.py", "score = 3\n")
     with pytest.raises(OptionError, match="is of type int; it must be a function"):
-        imports.load_function(KEY, "scores.score", [tmp_path])
+        user_objects.load_function(KEY, "scores.score", [tmp_path])
 
 
 def test_a_function_is_unpickled_where_its_folder_is_served(tmp_path):
     written(tmp_path, "scores.py", "from near import one\ndef score(): return one\n")
     written(tmp_path, "near.py", "one = 'there'\n")
-    function = imports.load_function(KEY, "scores.score", [tmp_path])
+    function = user_objects.load_function(KEY, "scores.score", [tmp_path])
     code = (
         "from fmtkit.core import user_modules;"
         f"print(user_modules.unpickle({pickle.dumps(function)!r}, [{str(tmp_path)!r}])())"
@@ -136,8 +136,8 @@ if __name__ == "__mp_main__":
     user_modules.serve(sys.argv[1:])
 if __name__ == "__main__":
     from pathlib import Path
-    from fmtkit.training.config import imports
-    function = imports.load("k", "scores.score", [Path(sys.argv[1])])
+    from fmtkit.training.config import user_objects
+    function = user_objects.load("k", "scores.score", [Path(sys.argv[1])])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(function, [1]))
 """
@@ -151,14 +151,14 @@ def test_a_folder_serves_its_own_code_and_no_package(tmp_path):
     """Packages look for optional dependencies: a file of that name beside the config is none."""
     written(tmp_path, "scores.py", "def lazy():\n    import wandb\n    return wandb.mark\n")
     written(tmp_path, "wandb.py", "mark = 'mine'\n")
-    lazy = imports.load_function(KEY, "scores.lazy", [tmp_path])
+    lazy = user_objects.load_function(KEY, "scores.lazy", [tmp_path])
     assert str(tmp_path) not in sys.path
     with pytest.raises(ModuleNotFoundError):
         exec("import wandb", {"__name__": "transformers.integrations"})
     assert lazy() == "mine"
 
 
-@pytest.mark.parametrize("ask", [imports.check, imports.load])
+@pytest.mark.parametrize("ask", [user_objects.check, user_objects.load])
 @pytest.mark.parametrize("name", ["polars", "json"])
 def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path, ask, name):
     written(tmp_path, f"{name}.py", "def score(): pass\n")
@@ -168,6 +168,6 @@ def test_a_file_with_the_name_of_an_installed_module_is_refused(tmp_path, ask, n
 
 
 def test_folders_and_hub_ids_are_no_dotted_names():
-    assert imports.is_dotted("rewards.accuracy")
+    assert user_objects.is_dotted("rewards.accuracy")
     for name in ("org/model-1.5", "./model", "models/rm", "accuracy", "Qwen2.5-0"):
-        assert not imports.is_dotted(name)
+        assert not user_objects.is_dotted(name)

@@ -6,7 +6,7 @@ import pytest
 
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.training.config.config import load
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
 from fmtkit.training.planning.launch import PROFILES, make
 
 RUN = Path("runs/x")
@@ -124,8 +124,8 @@ def test_context_parallelism_splits_each_sequence():
 def test_a_gpu_may_be_there_where_a_driver_is(
     environment, drivers, expected, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "nvidia")
-    monkeypatch.setattr(gpus, "OTHERS", (tmp_path / "kfd", tmp_path / "dxg"))
+    monkeypatch.setattr(visible_gpus, "DRIVER", tmp_path / "nvidia")
+    monkeypatch.setattr(visible_gpus, "OTHERS", (tmp_path / "kfd", tmp_path / "dxg"))
     for name in drivers:
         (tmp_path / name).touch()
-    assert gpus.may_be_there(environment) is expected
+    assert visible_gpus.may_be_there(environment) is expected

@@ -18,7 +18,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 from fmtkit.core.runner import find
-from fmtkit.training.config.arguments import has_class, installed
+from fmtkit.training.config.class_arguments import has_class, installed
 
 pytestmark = pytest.mark.slow
 

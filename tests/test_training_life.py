@@ -8,14 +8,13 @@ import pytest
 from fmtkit.core.runner import find
 from fmtkit.training.building.callbacks import (
     METRICS,
-    LossWatchdog,
     RunLog,
     TokenCounter,
     TrainingError,
-    findings,
     out_of_memory,
 )
 from fmtkit.training.building.interrupts import Stop
+from fmtkit.training.building.loss_checks import LossWatchdog, findings
 from fmtkit.training.run import curves
 from fmtkit.training.run.progress import described
 

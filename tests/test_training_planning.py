@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_honoured_ends_in_its_named_refusal(text):
 @pytest.mark.parametrize("method", ["bco", "ppo", "nash_md", "xpo"])
 def test_a_method_that_trl_has_removed_names_the_version_to_install(method):
     from fmtkit.core.runner import find
-    from fmtkit.training.config.arguments import has_class
+    from fmtkit.training.config.class_arguments import has_class
 
     if has_class(find(method).trainer):
         pytest.skip("this TRL still has it")

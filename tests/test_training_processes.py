@@ -18,7 +18,7 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building import build
-from fmtkit.training.planning import checks, launch
+from fmtkit.training.planning import device_checks, launch
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
 from fmtkit.training.run import process, run, several
@@ -207,7 +207,7 @@ def test_more_processes_than_gpus_are_refused_before_anything_is_converted(monke
         return SimpleNamespace(config=settings, launch=how)
 
     def found(config, how=here, **run):
-        return checks.find_processes(Run(plan(config, how), **run))
+        return device_checks.find_processes(Run(plan(config, how), **run))
 
     told = found({"num_processes": 2})
     assert told.message.startswith("num_processes: 2 processes for 1 visible GPUs")

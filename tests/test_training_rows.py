@@ -10,7 +10,7 @@ import tiny_training as tiny
 
 from fmtkit.core.tables import TABLES
 from fmtkit.training.data import rows
-from fmtkit.training.data.trained_messages import identity_source
+from fmtkit.training.data.tokenized_rows import identity_source
 from fmtkit.training.planning.job import Job, Source
 
 

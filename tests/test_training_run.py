@@ -196,7 +196,7 @@ def test_a_model_that_is_not_there_is_one_line_before_any_process(config):
 def test_what_needs_cuda_says_so_before_anything_is_converted(
     config, tmp_path, monkeypatch, override, words
 ):
-    monkeypatch.setattr("fmtkit.training.planning.gpus.may_be_there", lambda _: False)
+    monkeypatch.setattr("fmtkit.training.planning.visible_gpus.may_be_there", lambda _: False)
     for use_cpu, why in (("null", "none is visible"), ("true", "use_cpu: true trains without")):
         with pytest.raises(OptionError, match=f"{words}, and {why}"):
             train(config, overrides=[override, f"use_cpu={use_cpu}"])
@@ -218,7 +218,7 @@ def test_what_needs_cuda_says_so_before_anything_is_converted(
 def test_an_optimizer_of_a_package_that_is_not_here_is_told_before_anything_is_converted(
     optimizer, package, config, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("fmtkit.training.planning.checks.find_spec", lambda _: None)
+    monkeypatch.setattr("fmtkit.training.planning.device_checks.find_spec", lambda _: None)
     with pytest.raises(OptionError, match=f"{optimizer} needs the package {package}: pip install"):
         train(config, overrides=[f"optimizer={optimizer}"])
     assert not (tmp_path / "run" / "data").exists()
@@ -229,7 +229,7 @@ def test_a_process_without_cuda_says_so_before_a_model_is_loaded(config, monkeyp
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     # A driver that cannot be asked: the training process finds out.
-    monkeypatch.setattr("fmtkit.training.planning.gpus.may_be_there", lambda _: True)
+    monkeypatch.setattr("fmtkit.training.planning.visible_gpus.may_be_there", lambda _: True)
     outcome = train(config, overrides=["adapter=qlora", "use_cpu=null"])
     assert outcome.exit_code == 2
     error = capfd.readouterr().err

@@ -13,7 +13,7 @@ from seed_yaml import Found
 
 pytest.importorskip("trl")
 
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 

@@ -11,8 +11,8 @@ pytest.importorskip("trl")
 from test_vllm_serve import install
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.config.problem import RefusalError
-from fmtkit.training.planning import checks
+from fmtkit.training.config.problems import RefusalError
+from fmtkit.training.planning import device_checks
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
 from fmtkit.training.vllm import ready as vllm_ready
@@ -288,11 +288,11 @@ def test_all_weights_cannot_go_to_a_server_from_a_cpu(monkeypatch):
     sending = {"adapter": "lora", "trl": {**keys["trl"], "vllm_lora_sync": True}}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     files = {"trl": {**keys["trl"], "vllm_sync": "file"}}
-    told = str(checks.find_device(Run(planning.plan(keys))))
+    told = str(device_checks.find_device(Run(planning.plan(keys))))
     assert "trl.vllm_lora_sync: true" in told
     assert "trl.vllm_sync: file" in told
-    assert checks.find_device(Run(planning.plan({**keys, **sending}))) is None
-    assert checks.find_device(Run(planning.plan({**keys, **files}))) is None
+    assert device_checks.find_device(Run(planning.plan({**keys, **sending}))) is None
+    assert device_checks.find_device(Run(planning.plan({**keys, **files}))) is None
     # No machine can do it where the training may use no GPU: then the plan says so.
     with pytest.raises(OptionError, match=r"use_cpu: true trains without one.*\[transfer\]"):
         planning.plan({**keys, "use_cpu": True})
@@ -315,8 +315,8 @@ def test_distillation_sends_its_weights_as_files_or_by_nccl(monkeypatch):
         planning.plan({**keys, "trl": {"vllm_sync": "file"}})
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     anywhere = {**keys, "use_cpu": None}
-    told = checks.find_device(Run(planning.plan({**anywhere, "trl": SERVED})))
+    told = device_checks.find_device(Run(planning.plan({**anywhere, "trl": SERVED})))
     assert "none is visible; trl.vllm_sync: file sends them as files" in str(told)
-    assert checks.find_device(Run(planning.plan({**anywhere, "trl": FILES}))) is None
+    assert device_checks.find_device(Run(planning.plan({**anywhere, "trl": FILES}))) is None
     idle = planning.plan({**keys, "trl": {"vllm_request_timeout": 60}})
     assert "trl.vllm_request_timeout changes nothing without trl.use_vllm" in idle.notes

@@ -15,7 +15,7 @@ from fmtkit.commands import environment
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.config.keys import table
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
 from fmtkit.training.vllm import ready, serve
 
 RUN = {"base_model": "a/m", "rl": "grpo", "trl": {"use_vllm": True}}
@@ -219,7 +219,7 @@ def test_a_taken_port_is_told_with_who_has_it():
     [("0,1", ["0", "1"]), ("", []), ("2,-1,3", ["2"]), ("GPU-a, GPU-b", ["GPU-a", "GPU-b"])],
 )
 def test_visible_gpus_are_read_as_cuda_does(named, seen):
-    assert gpus.visible({"CUDA_VISIBLE_DEVICES": named}) == seen
+    assert visible_gpus.visible({"CUDA_VISIBLE_DEVICES": named}) == seen
 
 
 def test_a_server_needs_the_gpus_that_it_is_split_over():

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from fmtkit.core.tables import TABLES
 from fmtkit.training import demo
-from fmtkit.training.config.arguments import FORMER_NAMES, fields_of
+from fmtkit.training.config.class_arguments import FORMER_NAMES, fields_of
 from fmtkit.training.planning import job
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run

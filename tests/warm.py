@@ -113,13 +113,13 @@ def _read_classes() -> None:
     No method is looked for by its name: that would find the packages of this process for good.
     """
     from fmtkit.core import runner, section
-    from fmtkit.training.config import arguments
+    from fmtkit.training.config import class_arguments
 
     for name in runner.shipped_names():
         place = f"{name}.runner" if name in section.folders("runner") else name
         one = import_module(f"{runner.GROUP}.{place}").RUNNER
-        if arguments.has_class(one.config):
-            arguments.fields_of(one.config, one.trainer)
+        if class_arguments.has_class(one.config):
+            class_arguments.fields_of(one.config, one.trainer)
 
 
 def _run(command: list[str], files: list[str], cwd: str, environment: dict[str, str]) -> None:

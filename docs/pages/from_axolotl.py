@@ -12,7 +12,7 @@ from fmtkit.formats import registry
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
 from fmtkit.training.comparing.rules import ONLY, RULES
 from fmtkit.training.config import keys
-from fmtkit.training.config.arguments import REMOVED
+from fmtkit.training.config.class_arguments import REMOVED
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import arguments_by_name
 from fmtkit.training.config.schema import made_from

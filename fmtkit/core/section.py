@@ -66,7 +66,7 @@ class Section:
     - `remarks(plan)`: what is to be said of the converted rows;
     - `servers(plan)`: a context manager around the training processes;
     - `health(logs, step)`: in the training process, warnings of what the logs say, each with a name
-      (`fmtkit.training.building.health.Rule`);
+      (`fmtkit.training.building.online_health.Rule`);
     - `environment(job, tokenizer)`: in the training process, the rewards and conversations of an environment
       (`fmtkit.training.rl.dialogs.environment.ExternalEnvironment`), or None.
 

@@ -23,7 +23,7 @@ from .feature_network import FeatureNetwork, adapter_network
 from .language_model import LanguageModel
 from .reference_loss import reference_batch, reference_loss
 from .reference_sequences import Renderer
-from .reward import EBFTReward, check_group_rows
+from .reward_function import EBFTReward, check_group_rows
 from .settings import EbftSettings
 from .settings_plan import check_group
 

@@ -2,10 +2,10 @@
 
 import os
 
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
+from fmtkit.training.planning.arguments import Argument
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import Argument
 
 _TAKEN = frozenset(
     {
@@ -75,7 +75,7 @@ def derive(plan: Plan) -> None:
 
 def lacking_device(plan: Plan) -> str | None:
     """Return why TRL's asynchronous trainer would find no GPU; None if it would, or does not train."""
-    if not plan.runner.own_sampler or gpus.visible(os.environ):
+    if not plan.runner.own_sampler or visible_gpus.visible(os.environ):
         return None
     return (
         "trl.backend: async needs a CUDA device, since its attention is the FlashAttention-3 kernel, "

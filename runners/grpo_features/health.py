@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fmtkit.training.building.health import PATIENCE, SOMETIMES, OnlineHealth, no_spread
+from fmtkit.training.building.online_health import PATIENCE, SOMETIMES, OnlineHealth, no_spread
 
 
 def health(health: OnlineHealth, _: int) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fmtkit.core.errors import near_match
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming

@@ -11,7 +11,7 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building import interrupts
-from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs.environment import ExternalEnvironment

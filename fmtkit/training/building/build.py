@@ -14,8 +14,8 @@ from typing import Any
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.runner import Head, Runner, find
 from fmtkit.training.building import on_demand
-from fmtkit.training.config.arguments import FORMER_NAMES
-from fmtkit.training.data import trained_messages
+from fmtkit.training.config.class_arguments import FORMER_NAMES
+from fmtkit.training.data import tokenized_rows
 from fmtkit.training.planning import at_hand, freezing
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 from fmtkit.training.planning.types import LABELS
@@ -75,7 +75,7 @@ def build_trainer(job: Job, parts: Parts) -> Any:
     if parts.are_rendered:
         # Its collator renders what is rendered already; the tokenizer that is saved keeps its template.
         trainer.data_collator.tokenizer = copy.deepcopy(parts.tokenizer)
-        trainer.data_collator.tokenizer.chat_template = trained_messages.identity_source()
+        trainer.data_collator.tokenizer.chat_template = tokenized_rows.identity_source()
     return trainer
 
 
@@ -155,13 +155,13 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     notes: list[str] = []
     loaded, evaluation = load_rows(job, runner, notes.append, tokenizer)
     are_rendered = runner.whole_dialogs and any(
-        rows is not None and trained_messages.has_text_rows(rows) for rows in (loaded, evaluation)
+        rows is not None and tokenized_rows.has_text_rows(rows) for rows in (loaded, evaluation)
     )
     prepare = partial(_prepared, job, tokenizer=tokenizer, are_rendered=are_rendered)
     waits = job.on_demand_from is not None and len(loaded) >= job.on_demand_from
     tokenize = _tokenizing(job, loaded, tokenizer) if waits else None
     train = loaded if tokenize is not None else prepare(loaded)
-    columns = train.column_names if tokenize is None else trained_messages.TOKENIZED
+    columns = train.column_names if tokenize is None else tokenized_rows.TOKENIZED
     arguments = make_arguments(job, runner, columns)
     model, peft = make_model(job, runner, tokenizer)
     return Parts(
@@ -199,10 +199,10 @@ def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | N
     """Return what tokenizes conversations that TRL cannot mask; None for rows that TRL tokenizes."""
     everything = job.setting("train_on_inputs") is True
     is_sft = runner_of(job).mask == "completion"
-    if not is_sft or not trained_messages.needs_marks(rows, tokenizer, everything=everything):
+    if not is_sft or not tokenized_rows.needs_marks(rows, tokenizer, everything=everything):
         return None
     return partial(
-        trained_messages.tokenized,
+        tokenized_rows.tokenized,
         tokenizer=tokenizer,
         everything=everything,
         longest=job.max_length,

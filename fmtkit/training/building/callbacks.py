@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fmtkit.core.errors import FmtkitError
-from fmtkit.training.building.health import OnlineHealth
 from fmtkit.training.building.interrupts import INTERRUPTED, Stop
+from fmtkit.training.building.loss_checks import findings, not_a_number
+from fmtkit.training.building.online_health import OnlineHealth
 
 if TYPE_CHECKING:
     # Reward workers take TrainingError from here, and start without pyarrow.
@@ -135,7 +136,7 @@ class RunLog:
         for name in ("loss", "grad_norm", "eval_loss"):
             value = values.get(name)
             if value is not None and not math.isfinite(value):
-                raise TrainingError(_not_a_number(name, value, state.global_step))
+                raise TrainingError(not_a_number(name, value, state.global_step))
         if "loss" not in values:
             return
         self.first = self.first or dict(values)
@@ -184,75 +185,12 @@ def _save_progress(trainer: Any) -> str:
     return f"the steps so far are saved in {saved}, and --resume continues from there"
 
 
-class LossWatchdog:
-    """Ends a run whose loss is above a limit for several steps, as axolotl's callback does.
-
-    It is mixed with transformers' callback class in the training process.
-    """
-
-    def __init__(self, limit: float, patience: int) -> None:
-        """Watch for a loss above `limit` after `patience` steps in a row."""
-        self.limit = limit
-        self.patience = patience
-        self.steps_above = 0
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count the steps since the last logged loss below the limit; stop after too many."""
-        del args
-        loss = state.log_history[-1].get("loss") if state.log_history else None
-        if loss is None:
-            return
-        self.steps_above = self.steps_above + 1 if loss > self.limit else 0
-        if self.steps_above == self.patience:
-            control.should_training_stop = True
-            if state.is_world_process_zero:
-                print(  # noqa: T201
-                    f"warning: step {state.global_step}: the loss is {loss:.4g}, above "
-                    f"loss_watchdog_threshold ({self.limit:g}) for {self.patience} steps: the run ends "
-                    "here",
-                    file=sys.stderr,
-                )
-
-
 def _drop_half_line(path: Path) -> None:
     """Cut off an incomplete last line of a killed run, which later lines would continue."""
     if not path.is_file():
         return
     with path.open("r+b") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def findings(logs: list[Mapping[str, float]], runner: "Runner") -> Iterator[str]:
-    """Yield warnings from a row of logs, each with the next step to try."""
-    norms = [log["grad_norm"] for log in logs if "grad_norm" in log]
-    losses = [log["loss"] for log in logs]
-    if norms and max(norms) == 0.0:
-        yield (
-            "no learning signal: the gradient is zero; look at `fmtkit inspect --show-mask 3` "
-            "(is any "
-            "token trained on?), and for online methods at the spread of the rewards"
-        )
-    elif runner.health is None and len(losses) > 1 and max(losses) == min(losses):
-        # The value of an online loss says nothing: with one step per generation it is zero.
-        yield "no learning signal: the loss does not move; raise learning_rate, or look at the data"
-    accuracies = [log["rewards/accuracies"] for log in logs if "rewards/accuracies" in log]
-    # Before the model has moved both sides have the same reward, so no pair is won or lost.
-    margins = [log.get("rewards/margins", -1.0) for log in logs]
-    if (
-        "Preference" in runner.tables
-        and accuracies
-        and max(accuracies) == 0.0
-        and min(margins) < 0.0
-    ):
-        yield "chosen loses to rejected in every pair: are the two columns swapped?"
-
-
-def _not_a_number(name: str, value: float, step: int) -> str:
-    return (
-        f"{name} is {value} at step {step}: lower learning_rate (a tenth), set max_grad_norm: 1.0 "
-        "and warmup_steps; with fp16 use bf16: true; --resume continues from the last checkpoint, if "
-        "there is one"
-    )
 
 
 def out_of_memory(error: BaseException | str, job_batch: object, length: object) -> TrainingError:

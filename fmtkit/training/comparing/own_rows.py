@@ -89,7 +89,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
     from fmtkit.training.data.rows import mixed
-    from fmtkit.training.data.trained_messages import RowTemplates, masking_of_row
+    from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row
 
     work, plan = own.job, own.plan
     longest = work.max_length

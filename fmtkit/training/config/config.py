@@ -22,7 +22,7 @@ from fmtkit.training.config.keys import (
     find_key,
     section_names,
 )
-from fmtkit.training.config.problem import Problem, Problems
+from fmtkit.training.config.problems import Problem, Problems
 from fmtkit.training.config.yaml_file import File, parse, parsed, read, with_names
 
 Entry = Mapping[str, object]

@@ -29,7 +29,7 @@ from fmtkit.training.config import (
     keys_online,
     keys_run,
 )
-from fmtkit.training.config.arguments import (
+from fmtkit.training.config.class_arguments import (
     COUNTS,
     POSITIVE,
     REMOVED,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import yaml
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config.problem import Problem, Problems, excerpt, with_excerpt
+from fmtkit.training.config.problems import Problem, Problems, excerpt, with_excerpt
 
 MAX_DEPTH = 100
 """The deepest nesting of mappings and lists; that of a row of JSON is the same."""

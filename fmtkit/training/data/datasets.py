@@ -29,10 +29,10 @@ from fmtkit.sources.splits import check_file
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.slices import Slice, choice, slice_of
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import data_report
-from fmtkit.training.data.enough_rows import convert_first
+from fmtkit.training.data.convert_first import convert_first
 from fmtkit.training.planning.chat_templates import template_source
 from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
 from fmtkit.training.planning.job import WITHOUT, Source

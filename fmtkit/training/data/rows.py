@@ -17,8 +17,8 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.messages import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
-from fmtkit.training.data import trained_messages
-from fmtkit.training.data.trained_messages import (
+from fmtkit.training.data import tokenized_rows
+from fmtkit.training.data.tokenized_rows import (
     VARIABLES,
     has_text_rows,
     identity_source,
@@ -104,7 +104,7 @@ def mixed(
 ) -> Any:
     """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
-    flagged = runner.mask == "completion" and trained_messages.has_flags(files)
+    flagged = runner.mask == "completion" and tokenized_rows.has_flags(files)
     # Methods that sample take prompts of text as they are, as long as all are text.
     samples = "Prompt" in runner.tables
     texts = [_holds_text(source.files) for source in sources]
@@ -177,8 +177,8 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: boo
         rows = decoded(rows, source.files)
     if words:
         rows = _worded(rows) if _holds_text(source.files) else _marked(rows, is_text=False)
-    rows = trained_messages.with_rule(rows, source.turns)
-    return _wide(trained_messages.with_flags(rows) if flagged else rows)
+    rows = tokenized_rows.with_rule(rows, source.turns)
+    return _wide(tokenized_rows.with_flags(rows) if flagged else rows)
 
 
 def _holds_text(files: Sequence[str]) -> bool:

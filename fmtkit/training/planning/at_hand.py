@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from fmtkit.training.planning import gpus
-from fmtkit.training.planning.types import Arguments
+from fmtkit.training.planning import visible_gpus
+from fmtkit.training.planning.arguments import Arguments
 
 Values = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ Values = Mapping[str, Any]
 def notes(given: Arguments) -> list[str]:
     """Return which kernels are not available on this machine, and what replaces them."""
     lines: list[str] = []
-    has_cuda = gpus.may_be_there(os.environ)
+    has_cuda = visible_gpus.may_be_there(os.environ)
     for adapt, group in ((loading, given.model), (arguments, given.trainer)):
         adapt({a.name: a.value for a in group.values()}, has_cuda=has_cuda, say=lines.append)
     return [f"{note} (on this machine)" for note in lines]

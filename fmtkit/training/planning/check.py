@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core import section
 from fmtkit.core.runner import Refusal, Runner
-from fmtkit.training.config.problem import Problem, Problems
+from fmtkit.training.config.problems import Problem, Problems
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import FirstRows

@@ -4,16 +4,13 @@ The model's folder is read as JSON, its tokenizer through `tokenizers`; torch is
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
 from fmtkit.core.errors import (
-    DependencyError,
     FmtkitError,
     OptionError,
     TokenizerError,
@@ -21,9 +18,9 @@ from fmtkit.core.errors import (
 )
 from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.training.config.problem import Problem
-from fmtkit.training.planning import gpus, refusals, weight_files
-from fmtkit.training.planning.check import Run, check_config, check_run
+from fmtkit.training.config.problems import Problem
+from fmtkit.training.planning import weight_files
+from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.run_plan import Plan
 
@@ -149,115 +146,6 @@ def check_template(run: Run) -> None:
     )
     # Compiled in its worker process, and tried: one that is fine for Jinja may be too deep for Python.
     _ = template.compiled.forms
-
-
-@check_run("device", "device", "a run that needs GPUs where none are visible")
-def find_device(run: Run) -> str | None:
-    """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
-    plan = run.plan
-    what = _needing_cuda(plan)
-    if what is None or gpus.may_be_there(os.environ):
-        return next(filter(None, (why(plan) for why in plan.runner.hooks("lacking_device"))), None)
-    return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
-
-
-@check_config(
-    "cpu_only",
-    "config",
-    "`use_cpu` with quantized weights, LoftQ or a way of launching that needs GPUs",
-)
-def find_cpu_only(plan: Plan) -> Problem | None:
-    """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
-    if not plan.config.is_true("use_cpu"):
-        return None
-    what = _needing_cuda(plan)
-    if what is None:
-        return None
-    text = f"{what} a CUDA device, and use_cpu: true trains without; leave one of the two out"
-    return Problem("", text, "use_cpu")
-
-
-def _needing_cuda(plan: Plan) -> str | None:
-    """Return what of a run needs a GPU, with its verb."""
-    if plan.arguments.is_quantized:
-        return "quantized weights need"
-    if _is_loftq(plan):
-        return "peft.loftq_config: LoftQ needs"
-    if plan.arguments.value("attn_implementation", "model") == "flex_attention":
-        # It has no backward pass on a CPU.
-        return "attn_implementation: flex_attention needs"
-    return f"launching by {plan.launch.profile} needs" if plan.launch.needs_cuda else None
-
-
-_OF_PACKAGES: tuple[tuple[str, str, str], ...] = (
-    (r"adamw_torch_[48]bit", "torchao", "torchao"),
-    (r"galore_.*", "galore_torch", "galore-torch"),
-    (r".*_(8bit|bnb)(_.*)?|paged_.*|lion_.*|ademamix", "bitsandbytes", "bitsandbytes"),
-    (r"(ada)?lomo", "lomo_optim", "lomo-optim"),
-    (r"grokadamw", "grokadamw", "grokadamw"),
-    (r"schedule_free_.*", "schedulefree", "schedulefree"),
-    (r"apollo_.*", "apollo_torch", "apollo-torch"),
-    (r"stable_adamw", "optimi", "torch-optimi"),
-)
-"""Names of transformers' optimizers, the module that each needs, and the package that has it."""
-
-
-_LOFTQ = ("bitsandbytes", "scipy")
-"""The packages by which PEFT quantizes weights for LoftQ."""
-
-
-def _is_loftq(plan: Plan) -> bool:
-    """Return whether an adapter of the run starts by LoftQ."""
-    starts_by_it = plan.arguments.value("init_lora_weights", "peft") == "loftq"
-    return bool(plan.config.get("adapter")) and starts_by_it
-
-
-@check_run("optimizer_package", "device", "an optimizer or LoftQ without its package")
-def find_packages(run: Run) -> Problem | None:
-    """Return the problem of an optimizer, or of LoftQ, whose package is not installed."""
-    lacking = [name for name in _LOFTQ if find_spec(name) is None]
-    if lacking and _is_loftq(run.plan):
-        message = (
-            f"peft.loftq_config: LoftQ needs {' and '.join(lacking)}: pip install "
-            f"{' '.join(lacking)}, or leave it out"
-        )
-        return Problem("", message, "peft.loftq_config")
-    optimizer = str(run.plan.arguments.value("optim") or "")
-    needed = next((one for one in _OF_PACKAGES if re.fullmatch(one[0], optimizer)), None)
-    if needed is not None and find_spec(needed[1]) is None:
-        package = needed[2]
-        message = f"optimizer: {optimizer} needs the package {package}: pip install {package}, or adamw_torch"
-        return Problem("", message, "optimizer")
-    return None
-
-
-@check_run("tracker_package", "device", "trackers of `report_to` that are not installed")
-def find_absent_trackers(run: Run) -> Iterator[Problem]:
-    """Yield trackers that are not installed."""
-    for name in refusals.trackers_of(run.plan):
-        packages = refusals.TRACKERS[name]
-        if packages and not any(map(find_spec, packages)):
-            text = (
-                f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
-                "metrics.jsonl and the run's page are still written"
-            )
-            yield Problem("", text, "report_to", DependencyError)
-
-
-@check_run("processes", "device", "more processes than visible GPUs")
-def find_processes(run: Run) -> Problem | None:
-    """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
-    plan = run.plan
-    count, seen = plan.config.get("num_processes"), gpus.visible(os.environ)
-    is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
-    if isinstance(count, int) and is_here and 0 < len(seen) < count:
-        return Problem(
-            "",
-            f"num_processes: {count} processes for {len(seen)} visible GPUs; each takes one: set "
-            f"num_processes: {len(seen)}, or use_cpu: true",
-            "num_processes",
-        )
-    return None
 
 
 @check_run("no_rows", "data", "no rows to train on", promise="there are rows to train on")

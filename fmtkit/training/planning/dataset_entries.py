@@ -20,10 +20,10 @@ from fmtkit.rendering import template_sources
 from fmtkit.sources.paths import local_files
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.keys import find_key
-from fmtkit.training.config.problem import NEEDED, Problem
+from fmtkit.training.config.problems import NEEDED, Problem
 from fmtkit.training.config.slices import parse_slice
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning import chat_templates
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.training.config import config_words
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.types import FirstRows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import module_named
 from fmtkit.training.planning import weight_files
 from fmtkit.training.planning.check import Run, check_run

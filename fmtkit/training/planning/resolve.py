@@ -5,15 +5,16 @@ from collections.abc import Iterator, Mapping
 from fmtkit.core import section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
-from fmtkit.training.config.arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
+from fmtkit.training.config.class_arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
-from fmtkit.training.config.problem import Problems
+from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.trainer_source import installed
+from fmtkit.training.planning.arguments import Argument, Arguments
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
+from fmtkit.training.planning.types import DEFAULT_LENGTH
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""

@@ -12,9 +12,10 @@ from fmtkit.core.runner import TRL_FEATURES, Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import find_key
-from fmtkit.training.config.problem import NEEDED
+from fmtkit.training.config.problems import NEEDED
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.types import Arguments, DatasetPlan, FewSteps, Launch
+from fmtkit.training.planning.arguments import Arguments
+from fmtkit.training.planning.types import DatasetPlan, FewSteps, Launch
 
 Groups = Mapping[str, Sequence[tuple[str, str, str]]]
 """Title -> lines of a plan: name, value, origin."""

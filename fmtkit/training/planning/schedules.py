@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from fmtkit.core.errors import near_match
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import find_class, module_named
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan

@@ -12,7 +12,7 @@ from fmtkit.converting import splitting
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config import config_words
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import freezing, weight_files
 from fmtkit.training.planning.check import Run, check_run
 

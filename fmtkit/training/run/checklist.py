@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from fmtkit.core.runner import shipped
-from fmtkit.training.config.problem import Problems
+from fmtkit.training.config.problems import Problems
 from fmtkit.training.planning import first_rows, model_overrides, trainable, weight_names
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import (

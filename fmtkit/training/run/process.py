@@ -22,7 +22,6 @@ from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.core.runner import find
 from fmtkit.training.building import interrupts
 from fmtkit.training.building.callbacks import (
-    LossWatchdog,
     RunLog,
     TokenCounter,
     TrainingError,
@@ -30,6 +29,7 @@ from fmtkit.training.building.callbacks import (
     saving,
 )
 from fmtkit.training.building.interrupts import INTERRUPTED, Stop
+from fmtkit.training.building.loss_checks import LossWatchdog
 from fmtkit.training.data import data_report
 from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job

@@ -19,9 +19,9 @@ from fmtkit.core.runner import TRLS_OWN, find
 from fmtkit.training.building import interrupts
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.imports import places_of
 from fmtkit.training.config.keys import find_key
-from fmtkit.training.config.problem import NEEDED, Problems
+from fmtkit.training.config.problems import NEEDED, Problems
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import dataset_samples, datasets
 from fmtkit.training.data import prerendered as finished_text
 from fmtkit.training.data.data_report import data_remarks
@@ -30,7 +30,7 @@ from fmtkit.training.planning import (
     at_hand,
     checks,
     first_rows,
-    gpus,
+    visible_gpus,
     weight_names,
 )
 from fmtkit.training.planning import plan as planning
@@ -292,7 +292,7 @@ def _accelerate(planned: Plan) -> str:
 
 def _devices() -> int:
     """Return the number of visible GPUs, without importing torch."""
-    count = len(gpus.visible(os.environ))
+    count = len(visible_gpus.visible(os.environ))
     if count == 0:
         raise OptionError(
             "this way of launching starts a process for each GPU, and their number is not known "

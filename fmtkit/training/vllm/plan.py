@@ -11,10 +11,10 @@ from functools import wraps
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
+from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import Arguments
 from fmtkit.training.vllm import ready, serve
 
 COLOCATED = {
@@ -246,7 +246,7 @@ def lacking_device(plan: Plan) -> str | None:
     """Return why weights cannot be sent from here to a vLLM server; None if they can, or need not be."""
     values = plan.arguments.values("trainer")
     in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
-    if not in_server or gpus.may_be_there(os.environ):
+    if not in_server or visible_gpus.may_be_there(os.environ):
         return None
     return _lacking_transfer(plan.config, plan.runner, "none is visible")
 

@@ -12,7 +12,7 @@ from fmtkit.core import distributions
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.trainer_source import installed
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.run_plan import Plan
@@ -84,7 +84,7 @@ def _of_server(server: Listener) -> list[str]:
     count = 1
     for flag in ("--tensor-parallel-size", "-tp", "--data-parallel-size", "-dp"):
         count *= _number_after(server.command, flag)
-    return gpus.visible(server.environment)[:count]
+    return visible_gpus.visible(server.environment)[:count]
 
 
 def _number_after(command: tuple[str, ...], flag: str) -> int:
@@ -101,7 +101,7 @@ def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
         count = None if plan.launch.needs_cuda else 1
     if "use_cpu" in plan.arguments.trainer:
         return []
-    return gpus.visible(environment)[:count]
+    return visible_gpus.visible(environment)[:count]
 
 
 def check_server() -> None:

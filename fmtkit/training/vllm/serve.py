@@ -18,7 +18,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.config.config import Config, load
 from fmtkit.training.config.keys import table
 from fmtkit.training.config.trainer_source import installed
-from fmtkit.training.planning import gpus
+from fmtkit.training.planning import visible_gpus
 from fmtkit.training.vllm.ready import HOST, check_memory, check_server, is_free, listener, port_of
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -112,8 +112,8 @@ def check_port(config: Config) -> None:
 
 def check_gpus(config: Config, environment: Mapping[str, str]) -> None:
     """Raise OptionError if the server needs more GPUs than it would see."""
-    needed, seen = devices_needed(config), gpus.visible(environment)
-    if gpus.is_known(environment) and len(seen) < needed:
+    needed, seen = devices_needed(config), visible_gpus.visible(environment)
+    if visible_gpus.is_known(environment) and len(seen) < needed:
         named = environment.get("CUDA_VISIBLE_DEVICES")
         shown = f"CUDA_VISIBLE_DEVICES={named}" if named is not None else "this machine"
         raise OptionError(

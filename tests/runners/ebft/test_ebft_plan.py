@@ -7,6 +7,7 @@ pytest.importorskip("trl")
 from fmtkit.core.errors import DependencyError, OptionError, UnknownNameError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import trainer_choice
 
 STRIDED = """
 base_model: a/m
@@ -73,7 +74,9 @@ def test_what_changes_nothing_is_a_note(text, override, words) -> None:
 def test_a_transformers_that_gives_no_logits_per_row_is_refused_with_what_to_do(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr(planning, "installed", {"trl": "1.16.0", "transformers": "5.17.0"}.get)
+    monkeypatch.setattr(
+        trainer_choice, "installed", {"trl": "1.16.0", "transformers": "5.17.0"}.get
+    )
     with pytest.raises(
         DependencyError, match=r"needs transformers>=5.21, and transformers 5.17.0 is .*structured"
     ):

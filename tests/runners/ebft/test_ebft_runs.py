@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 from fmtkit.core.runner import find
 from fmtkit.training.building.build import make_trainer, parts_of
-from fmtkit.training.config.problem import RefusalError
+from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.run import process
 
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_linear": True}

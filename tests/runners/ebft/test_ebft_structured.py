@@ -19,7 +19,7 @@ from fmtkit.runners.ebft.feature_network import adapter_network, copied_network
 from fmtkit.runners.ebft.features import layer_indices, pool, token_features
 from fmtkit.runners.ebft.reference_loss import reference_batch, reference_loss
 from fmtkit.runners.ebft.reference_sequences import Renderer, TokenSequence, without_opened_tag
-from fmtkit.runners.ebft.reward import padded
+from fmtkit.runners.ebft.reward_function import padded
 from fmtkit.runners.ebft.settings import read_settings
 from fmtkit.runners.ebft.structured import EBFTTrainer, generation_cap, has_turns
 from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.rewards import entries, options
+from fmtkit.training.rl.rewards import call_limits, entries
 from fmtkit.training.rl.rollouts import loading
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check_users_names(run: Run) -> None:
     entries.check(rewards)
     if "rewards" in plan.runner.needs and "rewards" not in plan.runner.provided(plan.config):
         entries.check_weights(plan.arguments.value("reward_weights"), rewards)
-    options.read_options(section)
+    call_limits.read_options(section)
     loading.check_names(section, places)
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from fmtkit.core import section
 from fmtkit.core.runner import TRL_FEATURES, Runner, methods, our_features
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.user_objects import places_of
+from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.online import group_rule
-from fmtkit.training.rl.rewards import entries, options
+from fmtkit.training.rl.rewards import call_limits, entries
 from fmtkit.training.rl.rollouts import settings as rollouts
 
 
@@ -97,7 +97,7 @@ def _answers(plan: Plan) -> Iterator[str]:
 )
 def _settings(plan: Plan) -> None:
     given = plan.arguments.values("rl")
-    options.read_options(given)
+    call_limits.read_options(given)
     rollouts.read_settings(given, run="")
 
 

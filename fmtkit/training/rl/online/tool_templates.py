@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.core import hub_access
 from fmtkit.core.errors import TemplateError
 from fmtkit.rendering import row_templates, template_sources
-from fmtkit.training.config.problem import Problem
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import Module, module_named
 from fmtkit.training.planning.check import check_run
 

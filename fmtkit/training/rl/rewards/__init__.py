@@ -25,8 +25,8 @@ The rewards are the same with and without streaming and workers. Where `group_si
 runs of equal prompts; set it where prompts of a group can differ (environments).
 """
 
+from fmtkit.training.rl.rewards.call_limits import RewardOptions, read_options
 from fmtkit.training.rl.rewards.loading import Rewards, load_rewards, rewards_of
-from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
 __all__ = ["RewardError", "RewardOptions", "Rewards", "load_rewards", "read_options", "rewards_of"]

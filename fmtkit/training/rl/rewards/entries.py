@@ -14,8 +14,8 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
-from fmtkit.training.config import imports
-from fmtkit.training.config.problem import NEEDED
+from fmtkit.training.config import user_objects
+from fmtkit.training.config.problems import NEEDED
 
 KEY = "trl.reward_funcs"
 LIBRARY_PATH = "fmtkit.rewards"
@@ -50,7 +50,7 @@ def check(entries: Sequence[Entry]) -> None:
     for entry in entries:
         if entry.model:
             continue
-        imports.check(KEY, entry.path, entry.places)
+        user_objects.check(KEY, entry.path, entry.places)
         reward = of_library(entry)
         if reward is not None:
             make(reward, entry)
@@ -147,7 +147,7 @@ def _entry(item: object, places: tuple[Path, ...]) -> Entry:
     file, colon, function = name.rpartition(":")
     if colon and file.endswith(".py"):
         return _of_file(name, file, function, places, options)
-    if imports.is_dotted(name) and not _is_model(name, places):
+    if user_objects.is_dotted(name) and not _is_model(name, places):
         return Entry(name, name, places, options)
     model = _model(name, places)
     if options:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config import imports
+from fmtkit.training.config import user_objects
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.failed_samples import Failures
+from fmtkit.training.rl.rewards.call_limits import RewardOptions, read_options
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
 from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward, Waited
-from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
 from fmtkit.training.rl.rewards.verdicts import OneBatch, Value
 
@@ -177,7 +177,7 @@ def rewards_of(job: Job) -> Rewards:
 
 def made(entry: Entry) -> tuple[Callable[..., Any], Options]:
     """Load what an entry names, as what is called and its options."""
-    return make(imports.load_function(KEY, entry.path, entry.places), entry)
+    return make(user_objects.load_function(KEY, entry.path, entry.places), entry)
 
 
 def _name(function: Any) -> str:

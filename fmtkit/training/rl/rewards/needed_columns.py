@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.config import imports
-from fmtkit.training.config.problem import Problem
-from fmtkit.training.data.trained_messages import VARIABLES
+from fmtkit.training.config import user_objects
+from fmtkit.training.config.problems import Problem
+from fmtkit.training.data.tokenized_rows import VARIABLES
 from fmtkit.training.planning.check import check_run
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries
@@ -52,7 +52,7 @@ def find(run: "Run") -> Iterator[Problem]:
     columns = (_columns(run) or frozenset()) | given
     named = naming.others(config.get(KEY))
     try:
-        rewards = entries.read(named, imports.places_of(config.source))
+        rewards = entries.read(named, user_objects.places_of(config.source))
     except OptionError:
         # check_users_names reports names that cannot be read.
         return
@@ -83,7 +83,7 @@ def _check_of(reward: Entry) -> Callable[[frozenset[str]], None]:
     if of_library is not None:
         function, options = entries.make(of_library, reward)
         return partial(check_columns, Called(reward.label, function, options, seconds=0))
-    source = None if reward.model else imports.definition(KEY, reward.path, reward.places)
+    source = None if reward.model else user_objects.definition(KEY, reward.path, reward.places)
     if source is None:
         return lambda _: None
     return partial(check_needed, reward.label, _needed(source), reward.options)

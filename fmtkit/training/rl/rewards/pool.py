@@ -18,9 +18,9 @@ from typing import Any
 
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.training.rl.rewards.batch import NAMES, Batch, replay
+from fmtkit.training.rl.rewards.call_limits import RewardOptions
 from fmtkit.training.rl.rewards.calls import Called, Scored
 from fmtkit.training.rl.rewards.entries import Entry
-from fmtkit.training.rl.rewards.options import RewardOptions
 from fmtkit.training.rl.rewards.verdicts import RewardError
 
 Spec = bytes

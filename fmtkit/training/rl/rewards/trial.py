@@ -10,14 +10,14 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import config as configs
-from fmtkit.training.config.imports import places_of
+from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries, trial_rows
+from fmtkit.training.rl.rewards.call_limits import RewardOptions, read_options
 from fmtkit.training.rl.rewards.entries import KEY, Entry
 from fmtkit.training.rl.rewards.loading import Rewards
-from fmtkit.training.rl.rewards.options import RewardOptions, read_options
 from fmtkit.training.rl.rewards.trial_outcome import Outcome, Trial, remarks_on
 from fmtkit.training.rl.rewards.trial_rows import Tried
 from fmtkit.training.rl.rewards.verdicts import RewardError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config import imports
+from fmtkit.training.config import user_objects
 
 ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_factory"
 
@@ -17,7 +17,7 @@ ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_
 def check_names(section: Mapping[str, object], places: Sequence[Path]) -> None:
     """Raise OptionError for a name whose module is missing or does not define it."""
     for key, name in _named(section):
-        imports.check(key, name, places)
+        user_objects.check(key, name, places)
 
 
 def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _rollout(name: str, places: Sequence[Path]) -> Any:
     from fmtkit.training.rl.rollouts import legacy
     from fmtkit.training.rl.rollouts.contract import Rollout
 
-    function = imports.load_function(ROLLOUT, name, places)
+    function = user_objects.load_function(ROLLOUT, name, places)
     label = f"{ROLLOUT} {name}"
     if legacy.is_legacy(function):
         return Rollout(label, legacy.adapt(label, function), samples_here=True)
@@ -60,14 +60,14 @@ def _rollout(name: str, places: Sequence[Path]) -> Any:
 
 
 def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:
-    function = imports.load_function(TOOLS, name, places)
+    function = user_objects.load_function(TOOLS, name, places)
     _check_described(f"{TOOLS}: {name}", function)
     return function
 
 
 def _environment(name: str, places: Sequence[Path]) -> Callable[..., Any]:
     """Return a class of environments, or a function that makes one."""
-    factory = imports.load_function(ENVIRONMENT, name, places)
+    factory = user_objects.load_function(ENVIRONMENT, name, places)
     if not isinstance(factory, type):
         return factory
     if not callable(getattr(factory, "reset", None)):

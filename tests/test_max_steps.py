@@ -15,8 +15,8 @@ from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.building.on_demand import RowsOnDemand
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.few_steps import few_steps
 from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.max_steps import few_steps
 from fmtkit.training.run import process
 
 ROWS = 60
