@@ -15,8 +15,16 @@ from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
+from fmtkit.converting.near_misses import (
+    asks,
+    is_message,
+    likeness,
+    proposal,
+    spelled,
+    spelling,
+)
 from fmtkit.converting.open_columns import (
+    PARENT,
     TEXTS,
     OpenColumn,
     beside,
@@ -24,6 +32,7 @@ from fmtkit.converting.open_columns import (
     is_prose,
     open_columns,
     open_keys_of,
+    parents,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
@@ -279,6 +288,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     tried = (fit(c, whole if c.rows_by else sample) for c in asked)
     tried = (_as_prompts(found, sample) for found in tried)
     there = [found for found in tried if found.sound > 0 and not found.missing]
+    there = _without_lossy_text(there, sample)
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
     if any(found.is_good for found in there):
@@ -287,7 +297,14 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
         there = _plain_text(sample) if tables is None or "Conversation" in tables else []
-    return _with_open(sorted(there, key=Fit.rank), whole)
+    return _with_open(sorted(_without_turns(there, whole), key=Fit.rank), whole)
+
+
+def _without_turns(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those that take each row for itself where rows follow one another."""
+    if not (fits and parents(sample)):
+        return [*fits]
+    return [found for found in fits if found.converter.takes_rows or found.converter.rows_by]
 
 
 def _as_prompts(found: Fit, sample: Sequence[Row]) -> Fit:
@@ -464,8 +481,24 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     return [found for found in tried if found.is_good]
 
 
+def _without_lossy_text(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those of plain text beside which something else could be turns."""
+    texts = [found for found in fits if found.converter.required == {"text"}]
+    lossy = {id(found) for found in texts if _loses_turns(found, sample)}
+    return [found for found in fits if id(found) not in lossy]
+
+
+def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a column beside plain text could be turns, or says which row a text follows."""
+    others = open_beside(text.converter, text.mapping, sample)
+    return any(one.is_grave and one.could_be in TEXTS | {PARENT} for one in others)
+
+
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:
-    """Take a column of prose as plain text, if no type fits the file and nothing else could be turns."""
+    """Take a column of prose as plain text, if no type fits the file and nothing else could be turns.
+
+    A column that is named as a question is none: an answer to it is elsewhere, or still to be made.
+    """
     if all(map(is_message, sample)):
         return []
     texts: dict[str, list[str]] = {}
@@ -473,21 +506,19 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
         for name, value in row.items():
             if isinstance(value, str) and value.strip() and "." not in name:
                 texts.setdefault(name, []).append(value)
-    prose = {name: sum(map(len, held)) for name, held in texts.items() if is_prose(held)}
+    prose = {
+        name: sum(map(len, held))
+        for name, held in texts.items()
+        if is_prose(held) and not asks(name)
+    }
     if not prose:
         return []
     column = max(prose, key=lambda name: prose[name])
     (plain,) = (c for c in registry.named("text") if c.table == "Conversation")
     mapping = {"text": column} if column != "text" else {}
     found = fit(plain, sample, mapping)
-    others = open_beside(plain, mapping, sample)
-    if (
-        found.sound < PLAIN
-        or found.unread
-        or any(o.is_grave and o.could_be in TEXTS for o in others)
-    ):
-        return []
-    return [found]
+    is_whole = found.sound >= PLAIN and not found.unread and not _loses_turns(found, sample)
+    return [found] if is_whole else []
 
 
 def _likeness(mapping: Mapping[str, str]) -> float:

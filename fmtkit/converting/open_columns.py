@@ -138,6 +138,18 @@ def open_columns(
     return tuple(found)
 
 
+def parents(sample: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns that name the row which a row follows, where the first of each chain name none.
+
+    Such rows are turns of conversations that only all of them together tell.
+    """
+    names = dict.fromkeys(name for row in sample for name in row)
+    columns = {name: [row.get(name) for row in sample] for name in names}
+    known = _Known(sample, set(), columns, "messages")
+    starts = (n for n, held in columns.items() if any(v in (None, "") for v in held))
+    return tuple(name for name in starts if _follows(name, columns[name], known))
+
+
 def open_keys(
     path: str, held: Iterable[Any], read: Iterable[str], *, role: str
 ) -> tuple[OpenColumn, ...]:
