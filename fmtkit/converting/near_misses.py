@@ -6,15 +6,17 @@ rows before anyone sees it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind
-from fmtkit.columns.strict_kinds import judge
+from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
+from fmtkit.converting.known_words import BAD, GOOD
 from fmtkit.converting.unread_turns import (
     LABELS,
+    decoded,
     head_of,
     looks_like_turns,
     names_people,
@@ -133,7 +135,8 @@ def is_message(value: Any) -> bool:
 
 def _messages(value: Any) -> list[Mapping[str, Any]]:
     """Return the messages of a list of them, whatever their keys are called; else none."""
-    listed = value if isinstance(value, list) else []
+    given = decoded(value)
+    listed = given if isinstance(given, list) else []
     spoken = (isinstance(m, Mapping) and not m.keys().isdisjoint(ROLE_KEYS) for m in listed)
     return listed if all(spoken) else []
 
@@ -145,16 +148,20 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     or a system prompt would be left unread.
     """
     columns = values_by_path(sample)
+    verdicts = _verdicts(sample, columns)
+    replies = {name for name in _replies(converter.columns) if converter.path(name) in verdicts}
     there = {
         name
         for name, kind in converter.columns.items()
-        if _holds(kind, columns.get(converter.path(name), ()))
+        if name not in replies and _holds(kind, columns.get(converter.path(name), ()))
     }
     own = {converter.path(name).partition(".")[0] for name in there}
     free = {
         path: held
         for path, held in columns.items()
-        if path.partition(".")[0] not in own and not names_people(path, held)
+        if path.partition(".")[0] not in own
+        and path not in verdicts
+        and not names_people(path, held)
     }
     groups: list[tuple[str, ...]] = [
         (name,) for name in converter.columns if name in converter.required - there
@@ -177,14 +184,35 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     return found
 
 
+def _replies(names: Iterable[str]) -> list[str]:
+    """Return the names of replies among the parameters of a converter."""
+    return [name for name in names if _head(name) in _SAID]
+
+
+def _verdicts(sample: Sequence[Row], columns: Mapping[str, Sequence[Any]]) -> set[str]:
+    """Return the columns with the same word of praise or blame in all of several rows that differ.
+
+    They judge the rows, as `accept` does, and answer none.
+    """
+    rows = sample[:ROWS]
+    if len(rows) < 2 or all(row == rows[0] for row in rows[1:]):
+        return set()
+    one = {p: held[0] for p, held in columns.items() if all(v == held[0] for v in held[1:])}
+    return {p for p, v in one.items() if isinstance(v, str) and v.strip().lower() in GOOD | BAD}
+
+
 def _has_evidence(converter: Converter, name: str, path: str) -> bool:
-    """Return whether a column may be read as a reply of a pair: its name must say which of the two it is.
+    """Return whether a column may be read as one of two replies: its name must say which of the two it is.
 
     Likeness alone makes `solution` the better of an answer and a solution, or the worse one.
     """
-    if converter.makes not in (Preference, Ranking) or head_of(name) not in _SAID:
+    if head_of(name) not in _SAID:
         return True
-    return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
+    if converter.makes in (Preference, Ranking):
+        return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
+    groups = [{name} for name in converter.required] + [{*group} for group in converter.any_of]
+    replies = sum(all(head_of(one) in _SAID for one in group) for group in groups)
+    return replies < 2 or likeness(name, path) >= CLOSE
 
 
 def values_by_path(sample: Sequence[Row]) -> dict[str, list[Any]]:
@@ -247,7 +275,7 @@ def _dialog(
 
 
 def _holds(kind: Kind, values: Sequence[Any]) -> bool:
-    sound = sum(not judge(kind, value, "") for value in values)
+    sound = sum(not judge(kind, unwrapped(kind, value), "") for value in values)
     return bool(values) and sound >= SOUND * len(values)
 
 
