@@ -11,6 +11,7 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import is_in_turn
+from fmtkit.converting import numbered_replies, type_options
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
@@ -208,7 +209,8 @@ def fit(
             return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
         sample = joined(sample, converter.rows_by)
     read = spelled(converter, options or {})
-    binding = bind(read, sample, mapping=mapping or {}, options=converter.options)
+    told = type_options.resolve(converter, {}, options or {}).values
+    binding = bind(read, sample, mapping=mapping or {}, options=told)
     missing = missing_columns(binding, sample)
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
@@ -445,7 +447,8 @@ def _certainty(fits: Sequence[Fit]) -> str:
         return UNSURE
     if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
         return UNSURE
-    if best.is_renamed and best.open:
+    if best.is_renamed and (best.open or any(map(str.isdigit, best.options.values()))):
+        # That 1 is the second of two, and not the first or a yes, is an assumption.
         return UNSURE
     if best.is_renamed and (best.sound < PLAIN or _likeness(best.mapping) < NEAR):
         return UNSURE
@@ -476,9 +479,28 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
         mapping = proposal(spelled(converter, options), sample)
         if mapping is not None and (mapping or options):
             proposed.append((converter, mapping, options))
+    numbered = _numbered(converters, sample)
     proposed.sort(key=lambda one: (len(one[2]), -_likeness(one[1]), len(one[1]), one[0].name))
-    tried = (fit(*one) for one in ((c, sample, m, o) for c, m, o in proposed[:PROPOSALS]))
-    return [found for found in tried if found.is_good]
+    tried = [fit(c, sample, m, o) for c, m, o in proposed[:PROPOSALS]]
+    judged = [fit(c, sample, m, o) for c, m, o in numbered]
+    # Where values say who won, what the judge wrote beside is no reason to refuse: it is named.
+    found = [one for one in tried if one.is_good]
+    return found + [one for one in judged if not one.missing and one.sound >= TRUSTED]
+
+
+def _numbered(
+    converters: Sequence[Converter], sample: Sequence[Row]
+) -> list[tuple[Converter, Mapping[str, str], Mapping[str, str]]]:
+    """Propose the types of two replies for columns under names that differ in a number or a letter."""
+    taking = [c for c in converters if {"response_a", "response_b"} <= c.required]
+    found = numbered_replies.proposals(sample) if taking else ()
+    whole = (
+        (c, o, proposal(c, sample, m))
+        for m, o in found
+        for c in taking
+        if m.keys() <= c.columns.keys()
+    )
+    return [(c, mapping, o) for c, o, mapping in whole if mapping is not None]
 
 
 def _without_lossy_text(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:

@@ -141,11 +141,13 @@ def _messages(value: Any) -> list[Mapping[str, Any]]:
     return listed if all(spoken) else []
 
 
-def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | None:
+def proposal(
+    converter: Converter, sample: Sequence[Row], given: Mapping[str, str] = {}
+) -> dict[str, str] | None:
     """Return parameter -> path of a column to read instead of the one that rows lack; None if none fits.
 
-    Each required column must be found; optional ones are filled where a column with turns, answers
-    or a system prompt would be left unread.
+    Each required column must be found but those that are `given`; optional ones are filled where a column
+    with turns, answers or a system prompt would be left unread.
     """
     columns = values_by_path(sample)
     verdicts = _verdicts(sample, columns)
@@ -155,7 +157,8 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
         for name, kind in converter.columns.items()
         if name not in replies and _holds(kind, columns.get(converter.path(name), ()))
     }
-    own = {converter.path(name).partition(".")[0] for name in there}
+    there |= given.keys()
+    own = {given.get(name, converter.path(name)).partition(".")[0] for name in there}
     free = {
         path: held
         for path, held in columns.items()
@@ -167,7 +170,7 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
         (name,) for name in converter.columns if name in converter.required - there
     ]
     groups += [group for group in converter.any_of if not there.intersection(group)]
-    found: dict[str, str] = {}
+    found = dict(given)
     for group in groups:
         best = _best(converter.columns, group, free, least=0.0)
         if best is None or not _has_evidence(converter, *best):
