@@ -237,6 +237,7 @@ def test_nothing_but_training_and_runners_imports_training():
 NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
     "reward": {
+        "converters.scored_replies": "the score of a reply",
         "converting.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
         "training.run.process": "a metric",

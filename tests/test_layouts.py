@@ -67,8 +67,8 @@ def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_pa
     rows = [line for number, line in enumerate(read_lines(case.source), 1) if number not in bad]
     found = guessed(renamed(rows, tmp_path))
     if str(case) == "user_defined.default/instruction":
-        # Columns q, more and a, all of text: plain text of one of them would lose the others.
-        assert not found
+        # Columns q, more and a, all of text: q and a alone would lose the others.
+        assert (found[0].type, found[0].certainty) == ("question_answer", "unsure")
         return
     best = found[0]
     wanted = {case.name} | SAME.get(str(case), set())
@@ -127,6 +127,33 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
             "sharegpt",
             {"conversations": "messages"},
         ),
+        ({"q": "q", "a": "a"}, "question_answer", {"question": "q", "answer": "a"}),
+        ({"Q": "q", "A": "a"}, "question_answer", {"question": "Q", "answer": "A"}),
+        ({"ques": "q", "ans": "a"}, "question_answer", {"question": "ques", "answer": "ans"}),
+        ({"src": "q", "tgt": "a"}, "alpaca", {"instruction": "src", "response": "tgt"}),
+        ({"goal": "q", "target": "a"}, "alpaca", {"instruction": "goal", "response": "target"}),
+        (
+            {"prompt": "q", "pos_resp": "a", "neg_resp": "b", "pos_type": "x", "neg_type": "y"},
+            "prompt_pairs",
+            {"chosen": "pos_resp", "rejected": "neg_resp"},
+        ),
+        (
+            {"prompt": "q", "positive_response": "a", "negative_response": "b"},
+            "prompt_pairs",
+            {"chosen": "positive_response", "rejected": "negative_response"},
+        ),
+        ({"prompt": "q", "selected": "a", "rejected": "b"}, "prompt_pairs", {"chosen": "selected"}),
+        ({"prompt": "q", "picked": "a", "rejected": "b"}, "prompt_pairs", {"chosen": "picked"}),
+        (
+            {"prompt": "q", "text": "a"},
+            "alpaca",
+            {"instruction": "prompt", "response": "text"},
+        ),
+        (
+            {"text": "Add two numbers, please.", "code": "def add(a, b):\n    return a + b"},
+            "alpaca",
+            {"instruction": "text", "response": "code"},
+        ),
     ],
 )
 def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, capsys, row, type, columns):
@@ -142,6 +169,66 @@ def test_a_near_miss_becomes_a_map_that_was_tried(tmp_path, capsys, row, type, c
     done = runs.fmtkit(capsys, *command[1:-1], out)
     assert done.code == 0, done.err
     assert len(Path(out).read_text().splitlines()) == 3
+
+
+WORKED = {"solution": "Three and four make seven, as every child knows.", "answer": "seven"}
+SCORED = [{"text": "a", "score": 1}, {"text": "b", "score": 2}]
+RESULTS = {"generated_solution": WORKED["solution"], "expected_answer": "seven"}
+
+
+@pytest.mark.parametrize(
+    ("row", "type", "certainty"),
+    [
+        ({"problem": "3 + 4?"} | WORKED, "worked_answer", "sure"),
+        ({"question": "3 + 4?", "id": 1} | WORKED, "worked_answer", "sure"),
+        (
+            {"Problem": "3 + 4?", "Solution": WORKED["solution"], "Answer": "seven"},
+            "worked_answer",
+            "likely",
+        ),
+        ({"problem": "3 + 4?"} | RESULTS, "worked_answer", "likely"),
+        (
+            {"input": "q", "output": "<think>hm</think>the code", "solution": "the code"},
+            "worked_answer",
+            "sure",
+        ),
+        ({"real": [USER, BOT], "generated": [USER, {**BOT, "content": "b"}]}, "spin", "sure"),
+        ({"question": "q", "answers": SCORED}, "scored_replies", "sure"),
+        (
+            {"prompt": "q", "responses": [{"response": "a", "rating": 1}] * 2},
+            "scored_replies",
+            "sure",
+        ),
+        ({"post": "q", "comments": [{"body": "a", "upvotes": 1}] * 2}, "scored_replies", "sure"),
+        (
+            {"instruction": "q", "generations": ["a", "b"], "ratings": [1, 2]},
+            "scored_replies",
+            "sure",
+        ),
+        ({"prompt": "q", "responses": ["a", "b"], "rewards": [1, 2]}, "scored_replies", "sure"),
+        ({"query": "q", "completions": ["a", "b"], "scores": [0.1, 0.2]}, "scored_replies", "sure"),
+        ({"body": "Seven apples.", "question": "How many?", "answer": "7"}, "word_problem", "likely"),
+        (
+            {"Body": "Seven apples.", "Question": "How many?", "Answer": "7"},
+            "word_problem",
+            "likely",
+        ),
+        ({"body": "Seven apples.", "ques": "How many?", "ans": "7"}, "word_problem", "likely"),
+    ],
+)
+def test_a_layout_is_found_under_the_names_that_public_files_have(tmp_path, row, type, certainty):
+    best = guessed(written([row] * 3, tmp_path))[0]
+    assert (best.type, best.certainty) == (type, certainty)
+
+
+def test_two_answers_of_about_one_length_are_not_taken_for_a_solution_and_its_result(tmp_path):
+    row = {"problem": "3 + 4?", "solution": "It is seven.", "answer": "Eight it is."}
+    assert not guessed(written([row] * 3, tmp_path))
+
+
+def test_a_word_of_praise_in_every_row_is_no_answer(tmp_path):
+    rows = [{"text": f"Name fruit {i}, please.", "answer": "accept"} for i in range(3)]
+    assert all(guess.table != "Completion" for guess in guessed(written(rows, tmp_path)))
 
 
 @pytest.mark.parametrize(

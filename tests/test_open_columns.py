@@ -74,9 +74,33 @@ def test_a_context_or_tools_of_any_name_are_open(name, held):
 
 
 @pytest.mark.parametrize("name", ["parent_id", "vorgänger", "上级"])
-def test_a_column_that_names_other_rows_is_open(name):
+def test_rows_that_follow_others_are_no_guess_and_the_column_that_says_so_is_named(tmp_path, name):
     sample = rows(key=["m1", "m2", "m3"], **{name: [None, "m1", "m2"]})
+    assert detection.detect(sample) == []
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in sample))
+    with pytest.raises(OptionError, match=f"{name} names the row that a row follows"):
+        fmtkit.convert(str(path), None)
+
+
+@pytest.mark.parametrize("name", ["parent_id", "vorgänger", "上级"])
+def test_a_column_that_names_other_rows_in_every_row_is_open(name):
+    sample = rows(key=["m1", "m2", "m3"], **{name: ["m2", "m1", "m2"]})
     assert (open_names(sample), certainty(sample)) == ([name], "unsure")
+
+
+@pytest.mark.parametrize("name", ["code", "erklärung", "说明"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_text_is_no_guess_beside_what_could_be_turns(name, nested):
+    held = [[{"id": 0, "text": said}] if nested else said for said in SAID]
+    sample = [{"text": asked, name: one} for asked, one in zip(ASKED, held, strict=True)]
+    assert all(found.converter.required != {"text"} for found in detection.detect(sample))
+
+
+@pytest.mark.parametrize("name", ["question", "user_question", "Prompt"])
+def test_a_question_alone_is_no_text_to_train_on(name):
+    sample = [{name: asked, "matching": " (A)", "other": " (B)"} for asked in ASKED]
+    assert all(found.converter.required != {"text"} for found in detection.detect(sample))
 
 
 HARMLESS = {

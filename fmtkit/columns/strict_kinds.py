@@ -41,6 +41,9 @@ from fmtkit.sources.strict import parse
 
 Found = dict[str, Fault]
 """The first fault of each code, in the order in which they were met."""
+_LISTED = re.compile(r"\s*[\[{]")
+_PYTHON = re.compile(r"\s*(?:\[\s*)?(?:\{\s*)?'")
+"""How a list or an object begins that Python wrote, and not JSON."""
 _FILLED = re.compile(r"\S|[\x1c-\x1f]")
 """What is not blank (`fmtkit.columns.blank`): Python counts four separators as white space, polars none."""
 
@@ -108,6 +111,18 @@ def _(kind: NumberKind, value: Any) -> bool:
     return isinstance(value, int if kind.whole else int | float)
 
 
+def unwrapped(kind: Kind, value: Any) -> Any:
+    """Return what JSON text holds where a kind takes lists or objects and no text; other values as they are.
+
+    Files whose columns have one type only keep lists of messages so, and so does what a CSV became.
+    """
+    if not isinstance(value, str) or not isinstance(kind, ListKind | RecordKind | DialogKind):
+        return value
+    return (
+        json_value(value) if value.lstrip()[:1] in ("[", "{") and not holds(kind, value) else value
+    )
+
+
 def form_of(value: Any) -> str | None:
     """Return in which of its forms a value is a conversation; None where it is none."""
     if isinstance(value, str):
@@ -139,6 +154,10 @@ def _add_absent(found: Found, path: str, name: str, holder: Mapping[str, Any]) -
 
 
 def _wrong(kind: Kind, value: Any, path: str) -> Fault:
+    if isinstance(value, str) and unwrapped(kind, value) is value and _LISTED.match(value):
+        why = f"{path} holds text that begins as JSON and is none"
+        hint = ": with single quotes it is Python's" if _PYTHON.match(value) else ""
+        return Fault("type_error", path, f"{why}{hint}; {kind.words} is needed")
     return Fault("type_error", path, f"{path} holds {kind_of(value)}, not {kind.words}")
 
 

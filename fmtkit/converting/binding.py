@@ -13,9 +13,17 @@ from typing import Any
 import polars as pl
 
 from fmtkit.columns import ABSENT, filled_keys
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RowKind, TextKind, ToolsKind
+from fmtkit.columns.kinds import (
+    DialogKind,
+    Kind,
+    ListKind,
+    RecordKind,
+    RowKind,
+    TextKind,
+    ToolsKind,
+)
 from fmtkit.columns.read_spec import ReadSpec, spec_of
-from fmtkit.columns.strict_kinds import absent, contents, value_of
+from fmtkit.columns.strict_kinds import absent, contents, unwrapped, value_of
 from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
 from fmtkit.converting.bound_column import (
     MEDIA,
@@ -114,6 +122,21 @@ class Binding(PickledByFields):
         """Return the columns of the row that are used as a whole."""
         used = (column.path for column in (*self.columns, *self.kept))
         return frozenset(path[0] for path in used if len(path) == 1)
+
+    def unwrapped(self, row: Row) -> Row:
+        """Return a row with what the JSON text in its columns of lists and objects holds, parsed once."""
+        # A row with a key twice is marked as such by its type; its columns are parsed where they are read.
+        for column in self._wrapping if type(row) is dict else ():
+            held = row.get(column.path[0])
+            if isinstance(held, str) and (value := unwrapped(column.kind, held)) is not held:
+                row = _replaced(row, column.path, value)
+        return row
+
+    @cached_property
+    def _wrapping(self) -> tuple[BoundColumn, ...]:
+        """Return the columns whose values may be JSON text."""
+        kinds = ListKind | RecordKind | DialogKind
+        return tuple(c for c in self.columns if len(c.path) == 1 and isinstance(c.kind, kinds))
 
     def is_readable(self, row: Row) -> bool:
         """Return whether the columns in use have no fault other than duplicate keys."""

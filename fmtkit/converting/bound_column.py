@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.columns.kinds import Kind
-from fmtkit.columns.strict_kinds import absent, judge
+from fmtkit.columns.strict_kinds import absent, judge, unwrapped
 from fmtkit.sources.marks import Duplicated, Fault, Media, duplicate, marks
 
 Row = Mapping[str, Any]
@@ -53,7 +53,7 @@ class BoundColumn:
             if not isinstance(value, _OBJECT):
                 return None
             value = value.get(key)
-        return value
+        return unwrapped(self.kind, value) if isinstance(value, str) else value
 
 
 def is_media(name: str, value: Any) -> bool:
@@ -81,7 +81,7 @@ def column_faults(column: BoundColumn, row: Row) -> list[Fault]:
         if holder.get(key) is None:
             return [*found, absent(label, key, holder)] if column.required else found
         holder = holder[key]
-    return found + judge(column.kind, holder, column.label)
+    return found + judge(column.kind, unwrapped(column.kind, holder), column.label)
 
 
 def kept_faults(column: BoundColumn, row: Row) -> list[Fault]:

@@ -11,12 +11,21 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import is_in_turn
+from fmtkit.converting import numbered_replies, type_options
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.near_misses import is_message, likeness, proposal, spelled, spelling
+from fmtkit.converting.near_misses import (
+    asks,
+    is_message,
+    likeness,
+    proposal,
+    spelled,
+    spelling,
+)
 from fmtkit.converting.open_columns import (
+    PARENT,
     TEXTS,
     OpenColumn,
     beside,
@@ -24,6 +33,7 @@ from fmtkit.converting.open_columns import (
     is_prose,
     open_columns,
     open_keys_of,
+    parents,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_turns import watched
@@ -199,7 +209,8 @@ def fit(
             return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
         sample = joined(sample, converter.rows_by)
     read = spelled(converter, options or {})
-    binding = bind(read, sample, mapping=mapping or {}, options=converter.options)
+    told = type_options.resolve(converter, {}, options or {}).values
+    binding = bind(read, sample, mapping=mapping or {}, options=told)
     missing = missing_columns(binding, sample)
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
@@ -279,6 +290,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     tried = (fit(c, whole if c.rows_by else sample) for c in asked)
     tried = (_as_prompts(found, sample) for found in tried)
     there = [found for found in tried if found.sound > 0 and not found.missing]
+    there = _without_lossy_text(there, sample)
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
     if any(found.is_good for found in there):
@@ -287,7 +299,14 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
         there = _plain_text(sample) if tables is None or "Conversation" in tables else []
-    return _with_open(sorted(there, key=Fit.rank), whole)
+    return _with_open(sorted(_without_turns(there, whole), key=Fit.rank), whole)
+
+
+def _without_turns(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those that take each row for itself where rows follow one another."""
+    if not (fits and parents(sample)):
+        return [*fits]
+    return [found for found in fits if found.converter.takes_rows or found.converter.rows_by]
 
 
 def _as_prompts(found: Fit, sample: Sequence[Row]) -> Fit:
@@ -428,7 +447,8 @@ def _certainty(fits: Sequence[Fit]) -> str:
         return UNSURE
     if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
         return UNSURE
-    if best.is_renamed and best.open:
+    if best.is_renamed and (best.open or any(map(str.isdigit, best.options.values()))):
+        # That 1 is the second of two, and not the first or a yes, is an assumption.
         return UNSURE
     if best.is_renamed and (best.sound < PLAIN or _likeness(best.mapping) < NEAR):
         return UNSURE
@@ -459,13 +479,48 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
         mapping = proposal(spelled(converter, options), sample)
         if mapping is not None and (mapping or options):
             proposed.append((converter, mapping, options))
+    numbered = _numbered(converters, sample)
     proposed.sort(key=lambda one: (len(one[2]), -_likeness(one[1]), len(one[1]), one[0].name))
-    tried = (fit(*one) for one in ((c, sample, m, o) for c, m, o in proposed[:PROPOSALS]))
-    return [found for found in tried if found.is_good]
+    tried = [fit(c, sample, m, o) for c, m, o in proposed[:PROPOSALS]]
+    judged = [fit(c, sample, m, o) for c, m, o in numbered]
+    # Where values say who won, what the judge wrote beside is no reason to refuse: it is named.
+    found = [one for one in tried if one.is_good]
+    return found + [one for one in judged if not one.missing and one.sound >= TRUSTED]
+
+
+def _numbered(
+    converters: Sequence[Converter], sample: Sequence[Row]
+) -> list[tuple[Converter, Mapping[str, str], Mapping[str, str]]]:
+    """Propose the types of two replies for columns under names that differ in a number or a letter."""
+    taking = [c for c in converters if {"response_a", "response_b"} <= c.required]
+    found = numbered_replies.proposals(sample) if taking else ()
+    whole = (
+        (c, o, proposal(c, sample, m))
+        for m, o in found
+        for c in taking
+        if m.keys() <= c.columns.keys()
+    )
+    return [(c, mapping, o) for c, o, mapping in whole if mapping is not None]
+
+
+def _without_lossy_text(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those of plain text beside which something else could be turns."""
+    texts = [found for found in fits if found.converter.required == {"text"}]
+    lossy = {id(found) for found in texts if _loses_turns(found, sample)}
+    return [found for found in fits if id(found) not in lossy]
+
+
+def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a column beside plain text could be turns, or says which row a text follows."""
+    others = open_beside(text.converter, text.mapping, sample)
+    return any(one.is_grave and one.could_be in TEXTS | {PARENT} for one in others)
 
 
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:
-    """Take a column of prose as plain text, if no type fits the file and nothing else could be turns."""
+    """Take a column of prose as plain text, if no type fits the file and nothing else could be turns.
+
+    A column that is named as a question is none: an answer to it is elsewhere, or still to be made.
+    """
     if all(map(is_message, sample)):
         return []
     texts: dict[str, list[str]] = {}
@@ -473,21 +528,19 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
         for name, value in row.items():
             if isinstance(value, str) and value.strip() and "." not in name:
                 texts.setdefault(name, []).append(value)
-    prose = {name: sum(map(len, held)) for name, held in texts.items() if is_prose(held)}
+    prose = {
+        name: sum(map(len, held))
+        for name, held in texts.items()
+        if is_prose(held) and not asks(name)
+    }
     if not prose:
         return []
     column = max(prose, key=lambda name: prose[name])
     (plain,) = (c for c in registry.named("text") if c.table == "Conversation")
     mapping = {"text": column} if column != "text" else {}
     found = fit(plain, sample, mapping)
-    others = open_beside(plain, mapping, sample)
-    if (
-        found.sound < PLAIN
-        or found.unread
-        or any(o.is_grave and o.could_be in TEXTS for o in others)
-    ):
-        return []
-    return [found]
+    is_whole = found.sound >= PLAIN and not found.unread and not _loses_turns(found, sample)
+    return [found] if is_whole else []
 
 
 def _likeness(mapping: Mapping[str, str]) -> float:

@@ -6,14 +6,22 @@ rows before anyone sees it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind
-from fmtkit.columns.strict_kinds import judge
+from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
-from fmtkit.converting.unread_turns import LABELS, head_of, looks_like_turns, words_of
+from fmtkit.converting.known_words import BAD, GOOD
+from fmtkit.converting.unread_turns import (
+    LABELS,
+    decoded,
+    head_of,
+    looks_like_turns,
+    names_people,
+    words_of,
+)
 from fmtkit.core.errors import near_match
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter
@@ -29,6 +37,7 @@ CLOSE = 0.8
 """Similarity from which on a column may fill an optional parameter."""
 _ASKED = frozenset({
     "question", "query", "prompt", "instruction", "input", "human", "problem", "task", "user", "source",
+    "goal",
 })  # fmt: skip
 _SAID = frozenset({
     "answer", "response", "output", "completion", "solution", "assistant", "reply", "bot", "target",
@@ -45,16 +54,24 @@ SYNONYMS = (
     (0.6, frozenset({"text", "content", "document"})),
     # The text to summarise takes the place of a question.
     (0.55, _ASKED | _GIVEN | {"dialogue", "post"}),
+    # These say what a text is, and not what it is for: beside a question or an answer it is the other one.
+    (0.5, _ASKED | {"text", "statement"}),
+    (0.5, _SAID | {"text", "code", "patch"}),
 )
 """Synonyms, and how similar they make two names."""
 SIDES = {
     "chosen": 1, "preferred": 1, "better": 1, "best": 1, "winner": 1, "accepted": 1, "positive": 1,
-    "good": 1, "liked": 1, "win": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
+    "good": 1, "liked": 1, "win": 1, "selected": 1, "picked": 1, "favored": 1,
+    "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
     "loser": -1, "negative": -1, "bad": -1, "disliked": -1, "lose": -1, "nonpreferred": -1,
     "reject": -1, "choose": 1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
-
+_SHORT = {
+    "q": "question", "ques": "question", "a": "answer", "ans": "answer", "resp": "response",
+    "instr": "instruction", "src": "source", "tgt": "target", "pos": "positive", "neg": "negative",
+}  # fmt: skip
+"""Short forms of words; one letter only where it is the whole name."""
 
 INNER = frozenset({"text", "content", "value"})
 """Keys within an object that add no meaning: `question.text` is the question."""
@@ -118,30 +135,42 @@ def is_message(value: Any) -> bool:
 
 def _messages(value: Any) -> list[Mapping[str, Any]]:
     """Return the messages of a list of them, whatever their keys are called; else none."""
-    listed = value if isinstance(value, list) else []
+    given = decoded(value)
+    listed = given if isinstance(given, list) else []
     spoken = (isinstance(m, Mapping) and not m.keys().isdisjoint(ROLE_KEYS) for m in listed)
     return listed if all(spoken) else []
 
 
-def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | None:
+def proposal(
+    converter: Converter, sample: Sequence[Row], given: Mapping[str, str] = {}
+) -> dict[str, str] | None:
     """Return parameter -> path of a column to read instead of the one that rows lack; None if none fits.
 
-    Each required column must be found; optional ones are filled where a column with turns, answers
-    or a system prompt would be left unread.
+    Each required column must be found but those that are `given`; optional ones are filled where a column
+    with turns, answers or a system prompt would be left unread.
     """
     columns = values_by_path(sample)
+    verdicts = _verdicts(sample, columns)
+    replies = {name for name in _replies(converter.columns) if converter.path(name) in verdicts}
     there = {
         name
         for name, kind in converter.columns.items()
-        if _holds(kind, columns.get(converter.path(name), ()))
+        if name not in replies and _holds(kind, columns.get(converter.path(name), ()))
     }
-    own = {converter.path(name).partition(".")[0] for name in there}
-    free = {path: held for path, held in columns.items() if path.partition(".")[0] not in own}
+    there |= given.keys()
+    own = {given.get(name, converter.path(name)).partition(".")[0] for name in there}
+    free = {
+        path: held
+        for path, held in columns.items()
+        if path.partition(".")[0] not in own
+        and path not in verdicts
+        and not names_people(path, held)
+    }
     groups: list[tuple[str, ...]] = [
         (name,) for name in converter.columns if name in converter.required - there
     ]
     groups += [group for group in converter.any_of if not there.intersection(group)]
-    found: dict[str, str] = {}
+    found = dict(given)
     for group in groups:
         best = _best(converter.columns, group, free, least=0.0)
         if best is None or not _has_evidence(converter, *best):
@@ -158,14 +187,35 @@ def proposal(converter: Converter, sample: Sequence[Row]) -> dict[str, str] | No
     return found
 
 
+def _replies(names: Iterable[str]) -> list[str]:
+    """Return the names of replies among the parameters of a converter."""
+    return [name for name in names if _head(name) in _SAID]
+
+
+def _verdicts(sample: Sequence[Row], columns: Mapping[str, Sequence[Any]]) -> set[str]:
+    """Return the columns with the same word of praise or blame in all of several rows that differ.
+
+    They judge the rows, as `accept` does, and answer none.
+    """
+    rows = sample[:ROWS]
+    if len(rows) < 2 or all(row == rows[0] for row in rows[1:]):
+        return set()
+    one = {p: held[0] for p, held in columns.items() if all(v == held[0] for v in held[1:])}
+    return {p for p, v in one.items() if isinstance(v, str) and v.strip().lower() in GOOD | BAD}
+
+
 def _has_evidence(converter: Converter, name: str, path: str) -> bool:
-    """Return whether a column may be read as a reply of a pair: its name must say which of the two it is.
+    """Return whether a column may be read as one of two replies: its name must say which of the two it is.
 
     Likeness alone makes `solution` the better of an answer and a solution, or the worse one.
     """
-    if converter.makes not in (Preference, Ranking) or head_of(name) not in _SAID:
+    if head_of(name) not in _SAID:
         return True
-    return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
+    if converter.makes in (Preference, Ranking):
+        return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
+    groups = [{name} for name in converter.required] + [{*group} for group in converter.any_of]
+    replies = sum(all(head_of(one) in _SAID for one in group) for group in groups)
+    return replies < 2 or likeness(name, path) >= CLOSE
 
 
 def values_by_path(sample: Sequence[Row]) -> dict[str, list[Any]]:
@@ -208,8 +258,10 @@ def _best(
     ]
     if not alike:
         return None if least else _dialog(kinds, names, columns)
-    closest = max(close for close, _, _ in alike)
-    best = [(name, path) for close, name, path in alike if close == closest]
+    # Of `patch` and `test_patch` the first is the patch.
+    ranked = [((close, -len(words_of(path))), name, path) for close, name, path in alike]
+    closest = max(rank for rank, _, _ in ranked)
+    best = [(name, path) for rank, name, path in ranked if rank == closest]
     return best[0] if len({path for _, path in best}) == 1 else None
 
 
@@ -226,7 +278,7 @@ def _dialog(
 
 
 def _holds(kind: Kind, values: Sequence[Any]) -> bool:
-    sound = sum(not judge(kind, value, "") for value in values)
+    sound = sum(not judge(kind, unwrapped(kind, value), "") for value in values)
     return bool(values) and sound >= SOUND * len(values)
 
 
@@ -247,8 +299,8 @@ def likeness(name: str, path: str) -> float:
         return nested
     if _marks(ours)[1]:
         return 0.9 * nested
-    one, other = _one(head_of(name)), _one(head_of(last))
-    if one == other or (_marks(ours)[0] and {one, other} & SIDES.keys()):
+    one, other = _head(name), _head(last)
+    if one == other or (_marks(ours)[0] and {one, other} <= SIDES.keys() | _SAID | INNER):
         return 0.8 * nested
     alike = [close for close, words in SYNONYMS if {one, other} <= words]
     if alike:
@@ -256,11 +308,24 @@ def likeness(name: str, path: str) -> float:
     return 0.5 * nested if near_match(name, [last]) and len(name) > 4 else 0.0
 
 
+def asks(name: str) -> bool:
+    """Return whether a column is named as what somebody asks: a question, a prompt, a problem."""
+    return _head(name) in _ASKED
+
+
 def _singular(name: str) -> tuple[str, ...]:
-    return tuple(_one(word) for word in words_of(name))
+    words = words_of(name)
+    return tuple(_one(word, is_whole=len(words) == 1) for word in words)
 
 
-def _one(word: str) -> str:
+def _head(name: str) -> str:
+    """Return the word that says what a column is, in full and without the s of a plural."""
+    return _one(head_of(name) or name.lower())
+
+
+def _one(word: str, *, is_whole: bool = True) -> str:
+    if word in _SHORT and (is_whole or len(word) > 1):
+        return _SHORT[word]
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 

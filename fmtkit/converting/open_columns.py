@@ -81,6 +81,8 @@ _DATE = re.compile(
 _TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?$")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?\s*(?:%|/\s*\d+(?:\.\d+)?)?$")
 _CODE = re.compile(r"[\w@#$%+=:;,|./\\~^()\[\]{}-]+$", re.ASCII)
+_LITERAL = re.compile(r"\[\s*['\"{]|\{\s*['\"]")
+"""How a list or an object of JSON, or of Python, begins: no prose does."""
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _SENTENCE = re.compile(r"[.!?。！？؟।]\W*$")
 
@@ -138,6 +140,18 @@ def open_columns(
     return tuple(found)
 
 
+def parents(sample: Sequence[Row]) -> tuple[str, ...]:
+    """Return the columns that name the row which a row follows, where the first of each chain name none.
+
+    Such rows are turns of conversations that only all of them together tell.
+    """
+    names = dict.fromkeys(name for row in sample for name in row)
+    columns = {name: [row.get(name) for row in sample] for name in names}
+    known = _Known(sample, set(), columns, "messages")
+    starts = (n for n, held in columns.items() if any(v in (None, "") for v in held))
+    return tuple(name for name in starts if _follows(name, columns[name], known))
+
+
 def open_keys(
     path: str, held: Iterable[Any], read: Iterable[str], *, role: str
 ) -> tuple[OpenColumn, ...]:
@@ -147,7 +161,9 @@ def open_keys(
     conversation, another message's id) is harmless.
     """
     dialogs = [
-        [m for m in map(_as_object, value) if m] for value in held if isinstance(value, list)
+        [m for m in map(_as_object, value) if m]
+        for value in map(decoded, held)
+        if isinstance(value, list)
     ]
     messages = [message for dialog in dialogs for message in dialog][:MESSAGES]
     open_ones = open_columns(messages, read, beside="messages")
@@ -194,7 +210,7 @@ def open_keys_of(
 
 def _holds_key(row: Row, names: Iterable[tuple[str, ...]]) -> bool:
     for path, key in names:
-        value = row.get(path)
+        value = decoded(row.get(path))
         messages = value if isinstance(value, list) else ()
         if any(_is_there(_as_object(message).get(key)) for message in messages):
             return True
@@ -483,7 +499,9 @@ def _of_short(distinct: Counter[str], rows: int) -> Judged:
 def is_prose(texts: Sequence[str]) -> bool:
     """Return whether texts are prose: several words each, and no addresses, paths, codes or JSON."""
     held = [text.strip() for text in texts]
-    if any(isinstance(decoded(text), list | Mapping) or _URL.match(text) for text in held):
+    if any(_LITERAL.match(text) or _URL.match(text) for text in held):
+        return False
+    if any(isinstance(decoded(text), list | Mapping) for text in held):
         return False
     return sum(map(_words, held)) >= LONG * len(held)
 

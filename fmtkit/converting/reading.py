@@ -142,7 +142,8 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
     sound: list[int] = []
     rows: list[Row] = []
     rejects: list[Reject] = []
-    for record, (value, fault) in enumerate(records.values(written=True)):
+    for record, (given, fault) in enumerate(records.values(written=True)):
+        value = given if fault is not None else binding.unwrapped(given)
         found = [fault] if fault is not None else binding.judge(value)
         if found:
             rejects.append(records.reject(record, found[0].code, found[0].column, found[0].message))
@@ -349,7 +350,8 @@ def _judge(records: Records, numbers: Iterable[int], binding: Binding) -> _Judge
     """Judge records one by one."""
     judged = _Judged()
     for record in numbers:
-        value, fault = records.value(record, written=True)
+        given, fault = records.value(record, written=True)
+        value = given if fault else binding.unwrapped(given)
         found = [fault] if fault else binding.judge(value)
         if found:
             first = found[0]

@@ -9,6 +9,7 @@ from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row, is_media
 from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.near_misses import is_message
+from fmtkit.converting.open_columns import parents
 from fmtkit.converting.suggestions import as_command
 from fmtkit.core.escaping import one_line
 from fmtkit.sources.kinds import SUFFIXES
@@ -57,6 +58,12 @@ def unfitting(
         within = wrapped(rows, source.name) or transposed(rows, source.name)
         if within is not None:
             return within
+    followed = parents(sample)
+    if followed:
+        return (
+            f"{followed[0]} names the row that a row follows, so that each row is a turn of a conversation: "
+            'write a conversation as one row, {"messages": [...]}'
+        )
     near = detection.nearest(sample)
     if near is not None:
         return f"no type fits; {near[0]} has the columns, but {near[1]}"

@@ -160,10 +160,15 @@ def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
         return True
     if _is_label(name):
         return bool(there)
-    if head_of(name) in _WHO and there and all(map(_is_account, there)):
+    if names_people(name, there):
         return False
     says = any(isinstance(value, str | list | Mapping) for value in there)
     return head_of(name) in TURNS and says
+
+
+def names_people(name: str, there: Sequence[Any]) -> bool:
+    """Return whether a column says who spoke, and not what was said: `user` with U1 and U2."""
+    return head_of(name) in _WHO and bool(there) and all(map(_is_account, there))
 
 
 def _is_account(value: Any) -> bool:

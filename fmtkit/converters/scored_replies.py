@@ -1,0 +1,104 @@
+"""A question and several replies with their scores: a list of objects, or lists of texts and of scores."""
+
+from typing import Annotated, TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text, Texts, first_given, one_filled, records
+from fmtkit.columns.dialogs import dialog, ranking
+from fmtkit.columns.kinds import ListKind, NumberKind, TextKind
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.tables import Ranking
+from fmtkit.formats.registry import converter
+
+TEXTS = ("text", "answer", "response", "completion", "output", "content", "body", "reply")
+SCORES = ("score", "pm_score", "rating", "reward", "votes", "upvotes")
+_FIELDS = {**dict.fromkeys(TEXTS, TextKind()), **dict.fromkeys(SCORES, NumberKind())}
+Replies: TypeAlias = Annotated[Column, records(_FIELDS, (*TEXTS, *SCORES))]
+Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+
+ASKED = ("question", "prompt", "instruction", "query", "post")
+
+
+@converter(any_of=[ASKED, ("answers", "responses", "completions", "replies", "comments")])
+def records_of(
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    query: Text = ABSENT,
+    post: Text = ABSENT,
+    answers: Replies = ABSENT,
+    responses: Replies = ABSENT,
+    completions: Replies = ABSENT,
+    replies: Replies = ABSENT,
+    comments: Replies = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/HuggingFaceH4/stack-exchange-preferences; a higher score is better."""
+    asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
+    held = first_given(
+        answers=answers,
+        responses=responses,
+        completions=completions,
+        replies=replies,
+        comments=comments,
+    )
+    texts, scores = _of(held, TEXTS), _of(held, SCORES)
+    silent = Problem("null_field", "answers[]", _any_null(texts), "a reply has no text")
+    unrated = Problem("null_field", "answers[].score", _any_null(scores), "a reply has no score")
+    return ranking(dialog(user=asked), held.with_value(texts, silent, unrated), scores)
+
+
+@converter(
+    any_of=[
+        ASKED,
+        ("generations", "responses", "completions", "answers", "outputs"),
+        ("ratings", "rewards", "scores"),
+    ]
+)
+def lists(
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    query: Text = ABSENT,
+    post: Text = ABSENT,
+    generations: Texts = ABSENT,
+    responses: Texts = ABSENT,
+    completions: Texts = ABSENT,
+    answers: Texts = ABSENT,
+    outputs: Texts = ABSENT,
+    ratings: Scores = ABSENT,
+    rewards: Scores = ABSENT,
+    scores: Scores = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/argilla/distilabel-intel-orca-dpo-pairs; a higher score is better."""
+    asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
+    texts = first_given(
+        generations=generations,
+        responses=responses,
+        completions=completions,
+        answers=answers,
+        outputs=outputs,
+    )
+    rated = first_given(ratings=ratings, rewards=rewards, scores=scores)
+    ragged = Problem(
+        "length_mismatch",
+        None,
+        texts.value.list.len() != rated.value.list.len(),
+        "the replies and their scores differ in length",
+    )
+    both = texts.with_value(texts.value, ragged).depending_on(rated)
+    return ranking(dialog(user=asked), both, rated.value)
+
+
+def _of(records: Column, names: tuple[str, ...]) -> pl.Expr:
+    """Return for each record of a list the first of these fields that it has."""
+    fields = [pl.element().struct.field(name) for name in names]
+    return records.value.list.eval(pl.coalesce(fields))
+
+
+def _any_null(items: pl.Expr) -> pl.Expr:
+    return items.list.eval(pl.element().is_null()).list.any()

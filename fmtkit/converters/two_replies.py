@@ -1,0 +1,127 @@
+"""Two replies to one question, and which of them won, or the score of each."""
+
+from functools import reduce
+from operator import add
+from typing import TypeAlias
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Number, Open, Text, filled, one_filled
+from fmtkit.columns.dialogs import chosen_over, dialog, ranking
+from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.tables import Preference, Ranking
+from fmtkit.formats.registry import converter
+
+Verdict: TypeAlias = Open
+ASKED = ("question", "query", "prompt", "instruction", "problem")
+WINNERS = ("winner", "winner_2", "winner_3", "winner_4", "winner_5")
+SIDE = r"^\W*(?:(?:model|response|assistant|answer|output|completion|option)[\s_]*)?{}\W*$"
+"""How a winner names a side by its letter: `a`, `A`, `model_a`, `[[A]]`, `Response A`; c is a tie."""
+TIE = r"\b(?:tied?|ties|both|neither|equal|equally|same|draw|none)\b|^(?:tie|both)"
+
+
+@converter(any_of=[(*ASKED, "input")])
+def by_winner(
+    response_a: Text,
+    response_b: Text,
+    winner: Verdict,
+    winner_2: Verdict = ABSENT,
+    winner_3: Verdict = ABSENT,
+    winner_4: Verdict = ABSENT,
+    winner_5: Verdict = ABSENT,
+    model_a: Text = ABSENT,
+    model_b: Text = ABSENT,
+    question: Text = ABSENT,
+    query: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    problem: Text = ABSENT,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+    *,
+    a: str = "",
+    b: str = "",
+    tie: str = "",
+) -> Preference:
+    """https://huggingface.co/datasets/lmsys/mt_bench_human_judgments, PandaLM, auto-j, AlpacaEval.
+
+    The winner is a letter, the model's name, or what `a`, `b` and `tie` say; of several the majority decides.
+    """
+    every = zip(WINNERS, (winner, winner_2, winner_3, winner_4, winner_5), strict=True)
+    votes = {name: vote for name, vote in every if vote is not ABSENT}
+    told = {"a": a, "b": b, "tie": tie}
+    sides = {name: _side(_word(vote), told, (model_a, model_b)) for name, vote in votes.items()}
+    unknown = [
+        Problem(
+            "value_error",
+            name,
+            votes[name].value.is_not_null() & side.is_null(),
+            f"{name} names neither reply",
+        )
+        for name, side in sides.items()
+    ]
+    balance = reduce(add, (side.fill_null(0) for side in sides.values()))
+    tied = Problem("no_preference", None, balance == 0, "neither reply won")
+    one, two = response_a.value, response_b.value
+    better = response_a.with_value(pl.when(balance > 0).then(one).otherwise(two), *unknown, tied)
+    worse = response_b.with_value(pl.when(balance > 0).then(two).otherwise(one))
+    asked = _asked((question, query, prompt, instruction, problem), input)
+    return chosen_over(
+        dialog(system=system, user=asked),
+        better.depending_on(*votes.values(), model_a, model_b),
+        worse,
+    )
+
+
+@converter(any_of=[(*ASKED, "input")])
+def by_score(
+    response_a: Text,
+    response_b: Text,
+    score_a: Number,
+    score_b: Number,
+    question: Text = ABSENT,
+    query: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    problem: Text = ABSENT,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/openai/webgpt_comparisons; a higher score is better."""
+    asked = _asked((question, query, prompt, instruction, problem), input)
+    both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
+    scores = pl.concat_list(score_a.value, score_b.value)
+    whole = both.depending_on(response_b, score_a, score_b)
+    return ranking(dialog(system=system, user=asked), whole, scores)
+
+
+def _asked(questions: tuple[Column, ...], input: Column) -> Column:
+    """Return the question, with the input on a new line where there are both."""
+    question = one_filled(dict(zip(ASKED, questions, strict=True)), needed=False)
+    has_both = filled(question.value) & filled(input.value)
+    joined = pl.concat_str([question.value, pl.lit("\n"), input.value])
+    asked = pl.when(has_both).then(joined).otherwise(pl.coalesce(question.value, input.value))
+    absent = Problem("null_field", "prompt", asked.is_null(), "no question is there")
+    return question.with_value(asked, absent).depending_on(input)
+
+
+def _word(winner: Column) -> pl.Expr:
+    """Return a winner in small letters, without the quotes of JSON and the .0 of a whole number."""
+    return winner.value.str.strip_chars('"').str.to_lowercase().str.replace(r"^(-?\d+)\.0+$", "$1")
+
+
+def _side(word: pl.Expr, told: dict[str, str], models: tuple[Column, Column]) -> pl.Expr:
+    """Return 1 where the first reply won, -1 where the second did, 0 for a tie; null for anything else."""
+    named = [(word == one.value.str.to_lowercase()).fill_null(value=False) for one in models]
+    if told["a"] or told["b"]:
+        is_a, is_b = (word == told[side].lower() for side in ("a", "b"))
+    else:
+        is_a, is_b = (word.str.contains(SIDE.format(side)) for side in ("a", "b"))
+    is_tie = word.str.contains(TIE) | word.str.contains(SIDE.format("c"))
+    if told["tie"]:
+        is_tie |= word == told["tie"].lower()
+    found = pl.when(is_tie.fill_null(value=False)).then(0)
+    found = found.when(is_a.fill_null(value=False) | (named[0] & ~named[1])).then(1)
+    return found.when(is_b.fill_null(value=False) | (named[1] & ~named[0])).then(-1)

@@ -1,0 +1,16 @@
+"""Word problems: a body that tells what is given, the question about it, and its answer."""
+
+import polars as pl
+
+from fmtkit.columns import ABSENT, Text
+from fmtkit.columns.dialogs import dialog
+from fmtkit.core.tables import Completion
+from fmtkit.formats.registry import converter
+
+
+@converter()
+def completion(body: Text, question: Text, answer: Text, system: Text = ABSENT) -> Completion:
+    """https://github.com/arkilpatel/SVAMP, https://github.com/chaochun/nlu-asdiv-dataset."""
+    both = pl.concat_str([body.value.str.strip_chars(), pl.lit("\n"), question.value])
+    asked = question.with_value(both).depending_on(body)
+    return Completion(dialog(system=system, user=asked), dialog(assistant=answer))
