@@ -131,8 +131,8 @@ class JoinedSource(MadeSource):
         if len(run.rows) < MOST_OF_FILE and (not run.rows or run.size + len(text) <= BYTES_OF_FILE):
             return ""
         return (
-            f"the file has more than {MOST_OF_FILE:,} rows or {BYTES_OF_FILE >> 20} MiB, and a row is made of "
-            "all of them: split it"
+            f"the file has more than {MOST_OF_FILE:,} rows or {BYTES_OF_FILE >> 20} MiB, and all of them are "
+            "read as one row: split it"
         )
 
     def _note_unread(self, run: _Run, made: "_Joined", before: int | None = None) -> None:
