@@ -207,7 +207,7 @@ def fit(
     if converter.rows_by:
         if lacks(sample, converter.rows_by):
             return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
-        sample = joined(sample, converter.rows_by)
+        sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
     read = spelled(converter, options or {})
     told = type_options.resolve(converter, {}, options or {}).values
     binding = bind(read, sample, mapping=mapping or {}, options=told)
@@ -607,7 +607,7 @@ def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None
 def _lacks(converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str]) -> bool:
     within = _within(converter, mapping)
     if converter.rows_by:
-        sample = joined(sample, converter.rows_by)
+        sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
     binding = bind(converter, sample, mapping=within, options=converter.options)
     return bool(missing_columns(binding, sample))
 

@@ -441,12 +441,13 @@ def _as_target(
 
 def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySource]:
     """Return the sources, with joined rows where a type reads several rows as one."""
-    by = "" if name.function else registry.named(name.source)[0].rows_by
-    if not by:
+    first = None if name.function else registry.named(name.source)[0]
+    if first is None or not first.rows_by:
         return list(opened)
+    by = first.rows_by
     for source in opened:
         detection.check_joined(name.source, by, sample_of(source), source.name)
-    return [JoinedSource(source, by) for source in opened]
+    return [JoinedSource(source, by, first.whole_file) for source in opened]
 
 
 def _rows_of(source: AnySource, sample: Sequence[Row]) -> Sequence[Row]:

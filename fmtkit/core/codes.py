@@ -230,6 +230,45 @@ ODD_ROWS: dict[str, Code] = {
         "be. Move what is needed into columns that a type reads, or say that it is not needed "
         "(`--ignore 'messages[].rating'`).",
     ),
+    "unknown_events": Code(
+        "lines, or parts of them, of an agent's session that fmtkit does not know; left out",
+        "Agents add kinds of events with new versions. Look at the session: what is left out may be a "
+        "search or a picture that the model made.",
+    ),
+    "unread_events": Code(
+        "a session has lines that could not be read; its conversation goes on without them",
+        "The lines are in the quarantine, with their reasons. The last line of a session that was stopped "
+        "is often cut off.",
+    ),
+    "broken_chain": Code(
+        "lines of a session name a parent that is not there, each other, or are there twice",
+        "A row begins with each line whose parent is not there. Look for lines that were removed.",
+    ),
+    "several_roots": Code(
+        "a file of a session has more than one beginning",
+        "Each is a row. Several sessions may have been joined to one file.",
+    ),
+    "unanswered_branches": Code(
+        "turns of a session to which no reply of the model belongs; left out",
+        "Nothing follows them that could be trained on.",
+    ),
+    "calls_without_results": Code(
+        "a session has tool calls without a result",
+        "The user or an error stopped the tool. Look at the row if a template or a trainer refuses it.",
+    ),
+    "results_without_calls": Code(
+        "a session has results of tools without their calls",
+        "The line of the call is missing, or the session begins in the middle. A template may refuse the "
+        "turn.",
+    ),
+    "hidden_reasoning": Code(
+        "a session has reasoning that is encrypted or redacted; left out",
+        "Nobody but its provider can read it: the model is trained to reply without it.",
+    ),
+    "harness_text": Code(
+        "what the agent's program added to a session for the model, or said in its place; left out",
+        "Attachments, and messages in the place of a failed reply, are no turns.",
+    ),
     "extra_columns": Code(
         "columns that the type does not use and neither --keep nor --ignore names",
         "Counted once for each source. `ignored_columns` in the report lists them; carry those that "

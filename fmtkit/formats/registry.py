@@ -47,6 +47,8 @@ class Converter:
     """Parameter -> dotted path of its column, where it is not the parameter's own name."""
     rows_by: str = ""
     """Column by whose value consecutive rows are joined into one; empty if each row is read by itself."""
+    whole_file: bool = False
+    """Whether all rows of a file are joined, whatever they have in `rows_by`, which some of them have."""
     summary: str = ""
     differs: str = ""
     """The deliberate difference from axolotl, in one line; empty where there is none."""
@@ -136,6 +138,7 @@ def converter(
     name: str | None = None,
     paths: Mapping[str, str] | None = None,
     rows_by: str = "",
+    whole_file: bool = False,
     differs: str = "",
 ) -> Callable[[F], F]:
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
@@ -143,7 +146,8 @@ def converter(
     `any_of` are groups of optional columns, of each of which a row needs at least one. `wide` messages can
     have tool calls and reasoning. With `text`, conversations are rendered text. `paths` maps parameters to
     dotted paths. `rows_by` is a column: consecutive rows with the same value in it are joined into one, and
-    the parameter `rows` is the list of them. `differs` is the difference from axolotl in docs/formats.md.
+    the parameter `rows` is the list of them; with `whole_file` all rows of a file are, and the column is one
+    that some of its rows have. `differs` is the difference from axolotl in docs/formats.md.
     """
 
     def register(function: F) -> F:
@@ -173,6 +177,7 @@ def converter(
                 aliases=tuple(aliases),
                 paths=dict(paths or {}),
                 rows_by=rows_by,
+                whole_file=whole_file,
                 summary=_summary(function, doc),
                 differs=differs,
                 source_url=next(iter(re.findall(r"https?://\S+[\w/]", doc)), ""),
