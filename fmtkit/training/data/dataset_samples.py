@@ -77,7 +77,7 @@ def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
         if not (found.written or found.is_all):
             found = _converted(files, options, FURTHER)
         columns = _columns(found) if len(files) <= FILES else None
-        at_most = _at_most(plan, files, found)
+        at_most = _at_most(plan, files, found, options)
         return replace(found, source=dataset.source, columns=columns, at_most=at_most)
     except FmtkitError as error:
         return FirstRows(dataset.source, error=error)
@@ -168,7 +168,9 @@ def _joined(parts: Sequence[FirstRows], *, may_be_all: bool) -> FirstRows:
     )
 
 
-def _at_most(plan: Plan, files: Sequence[object], found: FirstRows) -> int | None:
+def _at_most(
+    plan: Plan, files: Sequence[object], found: FirstRows, options: ConvertOptions
+) -> int | None:
     """Return how many rows a dataset makes, at most, as far as `val_set_size` needs to know."""
     if found.is_all:
         return found.written
@@ -177,7 +179,7 @@ def _at_most(plan: Plan, files: Sequence[object], found: FirstRows) -> int | Non
     if not isinstance(size, int) or size < 1 or found.written > found.read:
         return None
     count = 0
-    for source in open_named(files, "never"):
+    for source in open_named(files, options, "never"):
         for block in source.blocks():
             count += len(block.records())
             if count > size:

@@ -172,8 +172,7 @@ def shared_splits(
     for plugin in dict.fromkeys(name for one in options for name in one.plugins):
         registry.load_plugin(plugin)
     jobs = [
-        preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i])
-        for i in split
+        preparation.prepare(open_named(specs[i], options[i], "never"), options[i]) for i in split
     ]
     first = options[split[0]]
     assert first.val_size is not None

@@ -16,7 +16,7 @@ from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.core.messages import for_template
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
-from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json
+from fmtkit.sources.blocks import ArrowRows, Records, plain_json
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.config.slices import slice_of
@@ -154,9 +154,10 @@ def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
             block = source.first_block()
             if block is None:
                 continue
-            if not isinstance(block, JsonBlock | ArrowBlock):
+            records = block.records()
+            if not isinstance(records, Records | ArrowRows):
                 return []
-            for value, fault in islice(block.records().values(written=True), count):
+            for value, fault in islice(records.values(written=True), count):
                 if fault is None and written < count:
                     file.write(canonical(plain_json(value)) + "\n")
                     written += 1
