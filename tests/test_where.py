@@ -1,7 +1,9 @@
 """`--where`: which rows of a source are read, by a condition on their columns."""
 
+import gzip
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.converting.ledger import Ledger
 from fmtkit.converting.sql_conditions import Condition
-from fmtkit.converting.where import Where
+from fmtkit.converting.where import Where, keep_where
 from fmtkit.core.errors import NothingWrittenError, OptionError, ResumeError
 from fmtkit.sources.opening import open_sources
 
@@ -158,7 +160,7 @@ def test_a_value_is_judged_as_its_row_has_it_and_a_row_whose_value_does_not_fit_
         (line, "type_error", "score") for line in (2, 3, 4)
     ]
     assert found[0].message == (
-        "--where: score is text here: cannot compare string with numeric type (i32); "
+        "where: score is text here: cannot compare string with numeric type (i32); "
         "TRY_CAST(score AS DOUBLE) is its number"
     )
     texts = rows({"score": 5}, {"score": "4"}, {"score": "many"}, {"score": 1})
@@ -546,3 +548,104 @@ def test_numbers_that_json_does_not_have_make_a_bad_row() -> None:
     made = report(table, "score > 3")
     assert (made.converted, made.quarantined, made.filtered) == (1, 1, 1)
     assert report(table, "big > 1").reasons == {"json_nonfinite": 1}
+
+
+SEVERAL = [
+    {"question": f"q{n}", **PAIR, "n": n, "lang": "en" if n % 3 else "de"} for n in range(40)
+]
+
+
+@pytest.mark.parametrize("name", ["array.json", "spread.json", "rows.csv", "rows.jsonl.gz", "crlf.jsonl"])  # fmt: skip
+def test_lines_and_rows_of_bad_rows_are_those_of_the_source_in_every_layout(
+    name: str, tmp_path: Path
+) -> None:
+    made: list[dict[str, Any]] = [dict(row) for row in SEVERAL]
+    made[7]["chosen"] = made[30]["chosen"] = ""
+    texts = [json.dumps(row) for row in made]
+    path = tmp_path / name
+    if name.startswith("array"):
+        path.write_text("[" + ",\n\n".join(texts) + "]")
+    elif name.startswith("spread"):
+        path.write_text("".join(json.dumps(row, indent=1) + "\n" for row in made))
+    elif name.endswith("csv"):
+        head = "question,chosen,rejected,n,lang\n"
+        body = [",".join(str(value) for value in row.values()) for row in made]
+        path.write_text(head + "\n".join([*body[:20], 'a,"b', *body[20:]]) + "\n")
+    elif name.endswith("gz"):
+        path.write_bytes(gzip.compress("\n".join(["{", "", *texts]).encode()))
+    else:
+        path.write_bytes("\r\n".join(["", *texts[:20], "\r\n  \r\n{", *texts[20:]]).encode())
+    plain: list[Any] = []
+    chosen: list[Any] = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        fmtkit.table(str(path), "intel", rejects=plain)
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        table = fmtkit.table(str(path), "intel", where="lang = 'en'", rejects=chosen)
+    prompts = [row["prompt"][-1]["content"] for row in table.to_pylist()]
+    assert prompts == [f"q{n}" for n in range(40) if n % 3 and n != 7]
+    # The thirtieth is left out.
+    left = [one for one in plain if one.column == "chosen"][1]
+    assert chosen == [one for one in plain if one is not left]
+
+
+def test_a_source_that_is_read_once_can_be_filtered(tmp_path: Path) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in SEVERAL)
+    command = [sys.executable, "-m", "fmtkit", "convert", "-", "-t", "intel", "-o", "out.jsonl"]
+    for where, count_of in (
+        ("lang = 'de'", 14),
+        ("lang = 'de' and n >= 0 and question like 'q%'", 14),
+    ):
+        done = subprocess.run(
+            [*command, "--overwrite", "--keep", "n", "--where", where],
+            input=text, capture_output=True, text=True, cwd=tmp_path, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) == count_of
+    assert kept(iter(SEVERAL), "n > 37") == [38, 39]
+
+
+def test_parts_of_a_file_and_other_processes_give_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = mixed(tmp_path / "rows.jsonl")
+    expected = fmtkit.convert(source, "intel", tmp_path / "one", where="score > 3")
+    monkeypatch.setattr("fmtkit.sources.parts.PART_BYTES", 1 << 20)
+    found = fmtkit.convert(source, "intel", tmp_path / "parts", where="score > 3")
+    for name in ("rows_read", "converted", "quarantined", "filtered", "blank_lines"):
+        assert getattr(found, name) == getattr(expected, name)
+    bad = [(tmp_path / name / "quarantine.jsonl").read_text() for name in ("one", "parts")]
+    assert bad[0] == bad[1]
+    [opened] = open_sources(source)
+    chosen = keep_where([opened], "score > 3")[0]
+    again = pickle.loads(pickle.dumps(chosen))
+    for one, other in zip(chosen.blocks(), again.blocks(), strict=True):
+        sent = pickle.loads(pickle.dumps(one))
+        assert sent.filtered == other.filtered == one.filtered
+        assert sent.places(len(sent.records())).tolist() == one.places(len(one.records())).tolist()
+
+
+def test_a_limit_within_a_block_of_joined_rows_keeps_the_ledger_whole(tmp_path: Path) -> None:
+    made = [
+        {"message_id": f"{n}", "parent_id": str(n - 1) if n % 4 else None, "message_tree_id": str(n // 4),
+         "role": ("prompter", "assistant")[n % 2], "text": f"t{n}", "lang": "xx" if n % 4 == 3 else "en"}
+        for n in range(20)
+    ]  # fmt: skip
+    source = lines(tmp_path / "rows.jsonl", made)
+    for limit in range(1, 21):
+        found = fmtkit.convert(source, "oasst.rows", where="lang = 'en'", limit=limit)
+        terms = (found.converted, found.quarantined, found.filtered, found.joined)
+        assert found.rows_read == sum(terms) == limit
+        assert found.filtered == limit // 4
+
+
+def test_validating_and_rows_of_an_inspection_keep_their_numbers(tmp_path: Path) -> None:
+    made = [dict(row) for row in SEVERAL]
+    made[7]["chosen"] = ""
+    source = lines(tmp_path / "rows.jsonl", made)
+    found = fmtkit.validate(source, "intel", where="lang = 'en'")
+    assert [(one.row, one.line, one.code) for one in found.items] == [(7, 8, "empty_field")]
+    done = CliRunner().invoke(
+        application(), ["inspect", source, "-t", "intel", "--where", "lang = 'en'", "--row", "4"]
+    )
+    assert done.exit_code == 0
+    assert "q4" in done.output

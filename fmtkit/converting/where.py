@@ -171,7 +171,7 @@ class Where(PickledByFields):
         records = block.records()
         judged = self.judge(records)
         bad = {
-            record: Fault("type_error", unfit.column, f"--where: {unfit.reason}")
+            record: Fault("type_error", unfit.column, f"where: {unfit.reason}")
             for record, unfit in judged.unfit.items()
         }
         bad |= judged.faults

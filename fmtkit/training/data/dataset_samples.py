@@ -72,7 +72,10 @@ def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
         if len(files) > 1:
             # The columns of every file are checked; rows of the first few are converted.
             RowStream(files, options)
-        parts = [_converted([name], options, FIRST) for name in files[:FILES]]
+        # Alone, a file may lack a column that `where` names and another file has.
+        alone = options.where is None
+        looked = [[name] for name in files[:FILES]] if alone else [files]
+        parts = [_converted(each, options, FIRST) for each in looked]
         found = _joined(parts, may_be_all=len(files) <= FILES)
         if not (found.written or found.is_all):
             found = _converted(files, options, FURTHER)
