@@ -76,6 +76,7 @@ CASES: dict[str, Case] = {
     "date": Case("2026-07-26", changes=False),
     "columns": Case({"question": "id2"}, rows=tuple({**r, "id2": "other"} for r in ROWS)),
     "options": Case({"field_chosen": "better"}, {"datasets.type": "chat_template"}, (DIALOG,)),
+    "where": Case("id <> 2"),
     "limit": Case(3),
     "workers": Case(2, changes=False),
     "plugins": Case(["debate.py"], {"type": "debate"}, tuple(RENAMED)),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.tasks import scan_blocks
 from fmtkit.reading import clean_lines
-from fmtkit.sources.blocks import ArrowBlock, Block, Readable, Records
+from fmtkit.sources.blocks import ArrowRows, Block, Readable, Records
 from fmtkit.sources.marks import Media, NonFinite, NotText, Overflow, WrittenFloat, is_unicode
 from fmtkit.sources.strict import MAX_DEPTH
 
@@ -24,14 +24,15 @@ EXACT_INTEGERS = 2**53
 
 def kinds_of_columns(sources: Sequence[Readable], engine: Engine | None = None) -> Seen:
     """Return every column of the sources with the kinds of JSON value that it holds."""
-    return scan_blocks(sources, engine, _of_block, _together)
+    return scan_blocks(sources, engine, kinds_of_block, _together)
 
 
-def _of_block(block: Block) -> Seen:
+def kinds_of_block(block: Block) -> Seen:
+    """Return every column of the rows of a block with the kinds of JSON value that it holds."""
     records = block.records()
     if isinstance(records, Records):
         return _of_lines(records)
-    found = _of_batch(block.batch) if isinstance(block, ArrowBlock) else None
+    found = _of_batch(records.batch) if isinstance(records, ArrowRows) else None
     return found or kinds_of_rows(records.values(written=True))
 
 

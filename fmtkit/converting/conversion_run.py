@@ -314,6 +314,10 @@ class ConversionRun:
         }
         codes = ", ".join(f"{reason} {count:,}" for reason, count in lost.items() if count)
         read = self.ledger.rows_read
+        where = self.job.options.where
+        if where is not None and self.ledger.filtered == read and not self.job.name.function:
+            rows = "the only row" if read == 1 else f"any of {read:,} rows"
+            return f'--where "{where}" is not true of {rows}; nothing was written'
         rows = "the only row" if read == 1 else f"none of {read:,} rows"
         rows = f"{rows} could {'not ' * (read == 1)}be converted ({codes})"
         found = "" if read == 1 else "the first, "

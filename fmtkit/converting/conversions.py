@@ -14,7 +14,12 @@ import pyarrow as pa
 
 from fmtkit.converting.common_schema import common_schema
 from fmtkit.converting.conversion_run import ConversionRun
-from fmtkit.converting.convert_options import HASHED, ConvertOptions, RowOptions
+from fmtkit.converting.convert_options import (
+    HASHED,
+    ConvertOptions,
+    RowOptions,
+    SourceOptions,
+)
 from fmtkit.converting.engines import session
 from fmtkit.converting.ledger import Ledger, why_ended
 from fmtkit.converting.pipeline import Piece, Progress, stream
@@ -32,6 +37,7 @@ from fmtkit.converting.splitting import (
 )
 from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.task_work import check_places, results_of_rows
+from fmtkit.converting.where import keep_where
 from fmtkit.core.errors import (
     LimitError,
     NothingWrittenError,
@@ -69,7 +75,7 @@ def convert_to(
         # `prepare` raises the error that suggests a type and a command.
         for plugin in options.plugins:
             registry.load_plugin(plugin)
-        prepare(open_named(sources, options.hash, options.delimiter), options)
+        prepare(open_named(sources, options), options)
     if not str(out):
         raise OptionError(
             "OUT is missing: give -o FILE.parquet, FILE.jsonl, FILE.arrow or a folder"
@@ -81,7 +87,7 @@ def convert_to(
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     target = destination(out)
-    opened = open_named(sources, options.hash, options.delimiter)
+    opened = open_named(sources, options)
     refuse_output(target, (source.name for source in opened), options)
     check_places(opened, target, options)
     options = as_begun(options, [target])
@@ -170,7 +176,7 @@ class RowStream:
         for plugin in options.plugins:
             registry.load_plugin(plugin)
         self.options, self.watch = options, watch
-        opened = open_named(sources, delimiter=options.delimiter)
+        opened = open_named(sources, options, hash="auto")
         check_places(opened, None, options)
         self.job = prepare(opened, options)
         self.ledger, self.progress = Ledger(), Progress()
@@ -202,15 +208,19 @@ class RowStream:
 
 
 def open_named(
-    sources: Sequence[object] | object, hash: str = "auto", delimiter: str | None = None
+    sources: Sequence[object] | object, options: SourceOptions, hash: str | None = None
 ) -> list[Source]:
-    """Open sources, hashed as --hash says; OptionError if there is none."""
-    opened = open_sources(sources, hashed=HASHED[hash], delimiter=delimiter)
+    """Open sources as options say, with the rows that --where takes; OptionError if there is none.
+
+    `hash` is that of the options, or else of RowOptions `auto`.
+    """
+    hashed = hash or (options.hash if isinstance(options, ConvertOptions) else "auto")
+    opened = open_sources(sources, hashed=HASHED[hashed], delimiter=options.delimiter)
     if not opened:
         raise OptionError(
             "SOURCE is missing: give files, folders, globs, hf://datasets/ORG/NAME or -"
         )
-    return opened
+    return keep_where(opened, options.where)
 
 
 def with_split(job: Job, options: ConvertOptions) -> Job:

@@ -99,6 +99,12 @@ class SourceOptions(Options):
         default=(),
         keys=("datasets.ignore", "ignore"),
     )
+    where: str | None = option(
+        TEXT,
+        "SQL expression over the source's columns, such as \"score > 3 and lang = 'en'\"; rows of which it "
+        "is not true are left out.",
+        keys=("datasets.where", "where"),
+    )
     limit: int | None = option(
         COUNT, "Read the first N rows only.", keys=("datasets.limit", "limit")
     )

@@ -44,7 +44,7 @@ class RowCounts:
     converted: int = 0
     """Rows of which at least one was made."""
     filtered: int = 0
-    """Rows for which a user's function returned nothing."""
+    """Rows that --where leaves out, or for which a user's function returned nothing."""
     overlong_dropped: int = 0
     """Rows that were dropped for their length."""
     no_pair: int = 0

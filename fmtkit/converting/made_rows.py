@@ -50,14 +50,15 @@ class MadeRows:
         self._lines.append(line)
 
     def block(self, *, filtered: int = 0, joined: int = 0) -> MadeBlock:
-        """Return the rows made."""
+        """Return the rows made; what --where left out is filtered, too."""
         return MadeBlock(
             self.rows,
             self._made_of,
             self._lines,
             rejects=tuple(sorted(self._rejects, key=lambda reject: reject.row)),
-            filtered=filtered,
+            filtered=filtered + len(self._source.left_out),
             joined=joined,
+            left_out=self._source.left_out,
             blank_lines=self.records.blank,
             bytes_read=self._source.bytes_read,
         )

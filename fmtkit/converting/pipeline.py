@@ -320,8 +320,8 @@ def _blocks_of_task(
         place, following = 0, line
         while block is not None:
             after = next(blocks, None)
-            if isinstance(block, JsonBlock) and part.end is not None:
-                following = block.next_line
+            if part.end is not None and (after_block := block.next_line) is not None:
+                following = after_block
             ends_part = after is None
             if place >= skipped:
                 yield _Read(

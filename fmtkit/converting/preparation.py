@@ -48,6 +48,7 @@ from fmtkit.converting.reading import ReadPlan
 from fmtkit.converting.rendered_texts import check_unrendered, report_of_file
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
+from fmtkit.converting.sql_conditions import Condition
 from fmtkit.converting.target_stage import TargetStage
 from fmtkit.converting.text_stage import TextStage
 from fmtkit.converting.token_stage import TokenStage
@@ -158,7 +159,8 @@ class Job:
     def ignored_columns(self) -> tuple[str, ...]:
         """Return the columns at the start of the sources that nothing uses and --ignore does not name."""
         names = dict.fromkeys(name for plan in self.plans for name in plan.ignored)
-        return tuple(name for name in names if name not in self.options.ignore)
+        used = {*_filtering(self.options), *self.options.ignore}
+        return tuple(name for name in names if name not in used)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -482,6 +484,8 @@ def _watched(
         return {}
     read = _read_columns(converter, options)
     named = watched(sample, {*read, *settings.keep, *settings.ignore, *MEDIA})
+    filtering = _filtering(settings)
+    named = {n: kind for n, kind in named.items() if n not in filtering or not kind.is_label}
     kinds = {
         one.name: CarriedKind(nested=True, is_label=one.could_be not in TEXTS, is_open=True)
         for one in found
@@ -512,7 +516,16 @@ def _open_columns(
     pairs = zip(converters, resolved, strict=True)
     read = {name for converter, options in pairs for name in _read_columns(converter, options)}
     rows = _pooled(samples)
-    return open_columns(rows, {*read, *settings.keep, *settings.ignore}, beside=beside(first))
+    found = open_columns(rows, {*read, *settings.keep, *settings.ignore}, beside=beside(first))
+    # A score or a label by which rows are chosen is used; text beside it is still not read.
+    filtering = _filtering(settings)
+    return tuple(one for one in found if one.name not in filtering or one.could_be in TEXTS)
+
+
+def _filtering(settings: RowOptions) -> set[str]:
+    """Return the columns that --where names."""
+    where = settings.where
+    return {path[0] for path in Condition(where).paths} if where is not None else set()
 
 
 def _open_keys(

@@ -277,7 +277,7 @@ def _with_rows(
         raise SourceError(f"{name} cannot be opened: it is no longer there, and the run read it")
     known = next(source for source in run.originals if source["path"] == name)
     _check_source(path, known)
-    (source,) = open_named([name], options.hash, options.delimiter)
+    (source,) = open_named([name], options)
     if not repairs.rows.get(name):
         return source
     if not isinstance(source.reader, JsonReader):
@@ -293,7 +293,7 @@ def _with_rows(
                     f"{name}: a JSON array cannot be replayed; repair it and convert it again"
                 )
             file.write(_new_line(name, number, line, repairs))
-    (mended,) = open_named([place], options.hash)
+    (mended,) = open_named([place], options)
     mended.name = name
     return mended
 

@@ -87,7 +87,7 @@ class RowCount:
             for block in blocks_of_part(self.job.sources[index], part):
                 if limit is not None and count >= limit:
                     return count
-                count += len(block.records()) + len(block.rejects) + block.filtered + block.joined
+                count += block.count
         return count
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fmtkit.columns.documents import Untokenized
 from fmtkit.converting import detection, preparation, typenames
+from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.ignoring import without
@@ -47,7 +48,6 @@ from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Surve
 from fmtkit.inspection.type_guesses import Guess, command_as, common, of_fits
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
-from fmtkit.sources.opening import open_sources
 from fmtkit.sources.source import Source
 from fmtkit.tokenizers import tokens
 
@@ -280,9 +280,7 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
 
 def _open(source: object, options: InspectOptions) -> Opened:
     # An inspection reports no hash of its sources.
-    sources = tuple(open_sources(source, hashed=False, delimiter=options.delimiter))
-    if not sources:
-        raise OptionError("SOURCE is missing: give files, folders, globs, a dataset, or -")
+    sources = tuple(open_named(source, options, "never"))
     check_places(sources, None, options)
     samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
     paths = [one.given for one in sources]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.inspection.directions import RANKS, SCORES
-from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock
+from fmtkit.sources.blocks import ArrowRows, Block, Records
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,12 +44,12 @@ def _is_number(value: Any) -> bool:
 
 def read_scores(block: Block, names: Sequence[str]) -> dict[str, Floats]:
     """Return for each name its number in each record of a block, NaN if it has none."""
-    if isinstance(block, JsonBlock):
-        records = block.records()
-        return {name: _scan(block.data, records.found.starts, name) for name in names}
-    if isinstance(block, ArrowBlock):
-        return {name: _column(block.batch, name) for name in names}
-    rows = [row for row, _ in block.records().values()]
+    records = block.records()
+    if isinstance(records, Records):
+        return {name: _scan(records.data, records.found.starts, name) for name in names}
+    if isinstance(records, ArrowRows):
+        return {name: _column(records.batch, name) for name in names}
+    rows = [row for row, _ in records.values()]
     return {name: np.array([_number(row.get(name)) for row in rows], np.float64) for name in names}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.inspection.scripts import count_scripts
-from fmtkit.sources.blocks import ArrowBlock, ArrowRows, Block
+from fmtkit.sources.blocks import ArrowRows, Block
 
 FIRST_ROWS = 1000
 """Rows of a source's first block that are looked at."""
@@ -48,10 +48,10 @@ class ColumnCounts:
 
     def add_block(self, block: Block, number: int) -> None:
         """Look at a block; `number` is its place in the source."""
-        if isinstance(block, ArrowBlock):
-            self._add_batch(block.batch)
-            return
         records = block.records()
+        if isinstance(records, ArrowRows):
+            self._add_batch(records.batch)
+            return
         wanted = FIRST_ROWS if number == 0 else LATER_ROWS
         step = max(1, len(records) // wanted) if number else 1
         chosen = range(0, min(len(records), wanted * step), step)

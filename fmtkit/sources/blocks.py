@@ -318,25 +318,51 @@ class Block(ABC):
 
     __slots__ = ()
 
-    rejects: tuple[Reject, ...] = ()
-    """Records that are not among the others.
+    @property
+    def rejects(self) -> tuple[Reject, ...]:
+        """Return the records that are not among the others.
 
-    Rows are counted over both together: a reject's `row` is its place among all records of the
-    block, blank lines apart. So the rows of the other n records are
-    `numpy.delete(numpy.arange(n + len(rejects)), [reject.row for reject in rejects])`.
-    The `line` of a reject is absolute, unlike that of rejects made by a parser.
-    """
-    filtered: int = 0
-    """Rows for which a user function returned nothing."""
-    joined: int = 0
-    """Rows that are part of a row made of another one."""
-    bytes_read: int
-    """Bytes of the source consumed so far (before decompression), for a progress bar."""
+        Rows are counted over both together: a reject's `row` is its place among all records of the
+        block, blank lines apart. So the rows of the other n records are
+        `numpy.delete(numpy.arange(n + len(rejects)), [reject.row for reject in rejects])`.
+        The `line` of a reject is absolute, unlike that of rejects made by a parser.
+        """
+        return ()
+
+    @property
+    def filtered(self) -> int:
+        """Count the rows for which a user function returned nothing, or that --where leaves out."""
+        return 0
+
+    @property
+    def joined(self) -> int:
+        """Count the rows that are part of a row made of another one."""
+        return 0
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Return the places of the rows that --where leaves out, which are counted as filtered."""
+        return ()
+
+    @property
+    def next_line(self) -> int | None:
+        """Return the physical line that follows the block; None where the source has no lines of JSON."""
+        return None
+
+    @property
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Return the bytes of the source consumed so far (before decompression), for a progress bar."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
         """Return the size of the rows, approximate for cells; for many rows, a lower bound."""
+
+    @property
+    def count(self) -> int:
+        """Return how many rows of the source the block stands for, whatever became of them."""
+        return len(self.records()) + len(self.rejects) + self.filtered + self.joined
 
     @abstractmethod
     def records(self, read: ReadCells | None = None) -> Rows:
@@ -350,7 +376,7 @@ class Block(ABC):
 
     def head(self, rows: int) -> "tuple[Block, int]":
         """Return the first rows, and how many more are wanted."""
-        count = len(self.records()) + len(self.rejects) + self.filtered + self.joined
+        count = self.count
         if count <= rows:
             return self, rows - count
         return self._cut(rows, tuple(reject for reject in self.rejects if reject.row < rows)), 0
@@ -461,6 +487,7 @@ class MadeBlock(Block):
     rejects: tuple[Reject, ...] = ()
     filtered: int = 0
     joined: int = 0
+    left_out: tuple[int, ...] = ()
     blank_lines: int = 0
     bytes_read: int = 0
 
@@ -479,15 +506,17 @@ class MadeBlock(Block):
 
     def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "MadeBlock":
         kept = [i for i, place in enumerate(self.made_of) if place < rows]
-        others = rows - len(kept) - len(rejects)
+        left_out = tuple(place for place in self.left_out if place < rows)
+        others = rows - len(kept) - len(rejects) - len(left_out)
         return replace(
             self,
             rows=[self.rows[i] for i in kept],
             lines=[self.lines[i] for i in kept],
             made_of=[self.made_of[i] for i in kept],
             rejects=rejects,
-            filtered=0 if self.joined else others,
+            filtered=len(left_out) + (0 if self.joined else others),
             joined=others if self.joined else 0,
+            left_out=left_out,
         )
 
 

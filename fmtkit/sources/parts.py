@@ -52,8 +52,8 @@ def parts_of(source: Any) -> tuple[Part, ...]:
 
 def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Block]:
     """Read a part of a source."""
-    reader = source.reader if part.end is not None else None
-    blocks: Iterator[Block] = reader.part_blocks(part, first_line) if reader else source.blocks()
+    blocks: Iterator[Block]
+    blocks = source.blocks() if part.end is None else source.part_blocks(part, first_line)
     return blocks
 
 

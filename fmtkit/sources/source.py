@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.sources.blocks import Block
+from fmtkit.sources.filtered import FilteredBlock, RowFilter, filtered
 from fmtkit.sources.kinds import Kind
+from fmtkit.sources.parts import InParts, Part
 from fmtkit.sources.readers import Reader
 from fmtkit.sources.spooling import spooled
 
@@ -31,6 +33,8 @@ class Source:
     """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
     given: str = ""
     """The argument that it comes from, as the user wrote it: a folder has many sources."""
+    row_filter: RowFilter | None = None
+    """Which of its rows are read; None for all."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +51,13 @@ class Source:
 
     def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:
         """Read blocks from index `start` on, of these `columns` only where that saves work."""
-        return islice(self._all_blocks(columns), start, None)
+        blocks = self._all_blocks(None if self.row_filter else columns)
+        return filtered(islice(blocks, start, None), self.row_filter)
+
+    def part_blocks(self, part: Part, first_line: int) -> Iterator[Block]:
+        """Read a part with an end of a source that is read in parts; lines count from `first_line` on."""
+        assert isinstance(self.reader, InParts)
+        return filtered(self.reader.part_blocks(part, first_line), self.row_filter)
 
     def _all_blocks(self, columns: Sequence[str] | None) -> Iterator[Block]:
         begun, self._begun = self._begun, None
@@ -59,6 +69,12 @@ class Source:
 
     def first_block(self, columns: Sequence[str] | None = None) -> Block | None:
         """Return the first block, None for an empty source; `blocks` yields it again."""
+        first = self._first_block(None if self.row_filter else columns)
+        if first is None or self.row_filter is None:
+            return first
+        return FilteredBlock(first, self.row_filter)
+
+    def _first_block(self, columns: Sequence[str] | None) -> Block | None:
         if self._begun is not None:
             return self._begun[0]
         blocks = self.reader.blocks(columns)

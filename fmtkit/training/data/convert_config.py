@@ -111,7 +111,7 @@ def _converted(
         (specs, replace(chosen, split=split))
         for (specs, chosen), split in zip(entries, splits, strict=True)
     ]
-    opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
+    opened = [open_named(specs, chosen) for specs, chosen in entries]
     # All are checked before the first is written: the output of one entry may be the source of another.
     names = [source.name for sources in opened for source in sources]
     for folder in folders:
@@ -147,7 +147,7 @@ def _one_file(
     target: Destination,
     watch: Watch | None,
 ) -> Report:
-    opened = [open_named(specs, chosen.hash, chosen.delimiter) for specs, chosen in entries]
+    opened = [open_named(specs, chosen) for specs, chosen in entries]
     refuse_output(target, [source.name for sources in opened for source in sources], entries[0][1])
     jobs = [
         with_split(prepare(sources, chosen), chosen)

@@ -11,6 +11,7 @@ from fmtkit.training.planning.job import Job
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.run_plan import Plan
+    from fmtkit.training.planning.types import DatasetPlan
 
 
 def data_remarks(plan: "Plan") -> list[str]:
@@ -21,11 +22,11 @@ def data_remarks(plan: "Plan") -> list[str]:
         f"datasets: {dataset.source}: {line}"
         for dataset, folder in named
         if (folder / "report.json").is_file()
-        for line in _lines(plan, folder)
+        for line in _lines(plan, dataset, folder)
     ]
 
 
-def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
+def _lines(plan: "Plan", dataset: "DatasetPlan", folder: Path) -> Iterator[str]:
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     read = report["rows_read"]
     if report["overlong_dropped"]:
@@ -60,7 +61,9 @@ def _lines(plan: "Plan", folder: Path) -> Iterator[str]:
             "row of each"
         )
     if report["filtered"]:
-        yield f"{report['filtered']:,} of {read:,} rows were left out by the type's own function"
+        is_chosen = "where" in dataset.entry or plan.config.get("where") is not None
+        by = ["where"] * is_chosen + ["the type's own function"] * bool(dataset.reading.function)
+        yield f"{report['filtered']:,} of {read:,} rows were left out by {' or '.join(by)}"
 
 
 def _limit(plan: "Plan") -> Any:

@@ -67,12 +67,15 @@ def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
         if len(files) > 1:
             # The columns of every file are checked; rows of the first few are converted.
             RowStream(files, options)
-        parts = [_converted([name], options, FIRST) for name in files[:FILES]]
+        # Alone, a file may lack a column that `where` names and another file has.
+        alone = options.where is None
+        looked = [[name] for name in files[:FILES]] if alone else [files]
+        parts = [_converted(each, options, FIRST) for each in looked]
         found = _joined(parts, may_be_all=len(files) <= FILES)
         if not (found.written or found.is_all):
             found = _converted(files, options, FURTHER)
         columns = _columns(found) if len(files) <= FILES else None
-        at_most = _at_most(plan, files, found)
+        at_most = _at_most(plan, files, found, options)
         return replace(found, source=dataset.source, columns=columns, at_most=at_most)
     except FmtkitError as error:
         return FirstRows(dataset.source, error=error)
@@ -163,7 +166,9 @@ def _joined(parts: Sequence[FirstRows], *, may_be_all: bool) -> FirstRows:
     )
 
 
-def _at_most(plan: Plan, files: Sequence[object], found: FirstRows) -> int | None:
+def _at_most(
+    plan: Plan, files: Sequence[object], found: FirstRows, options: ConvertOptions
+) -> int | None:
     """Return how many rows a dataset makes, at most, as far as `val_set_size` needs to know."""
     if found.is_all:
         return found.written
@@ -172,7 +177,7 @@ def _at_most(plan: Plan, files: Sequence[object], found: FirstRows) -> int | Non
     if not isinstance(size, int) or size < 1 or found.written > found.read:
         return None
     count = 0
-    for source in open_named(files, "never"):
+    for source in open_named(files, options, "never"):
         for block in source.blocks():
             count += len(block.records())
             if count > size:

@@ -172,8 +172,7 @@ def shared_splits(
     for plugin in dict.fromkeys(name for one in options for name in one.plugins):
         registry.load_plugin(plugin)
     jobs = [
-        preparation.prepare(open_named(specs[i], "never", options[i].delimiter), options[i])
-        for i in split
+        preparation.prepare(open_named(specs[i], options[i], "never"), options[i]) for i in split
     ]
     first = options[split[0]]
     assert first.val_size is not None
@@ -288,12 +287,14 @@ def specs_of(dataset: DatasetPlan, selection: Slice) -> tuple[list[object], list
 
 
 def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> list[Row]:
-    """Return the first valid rows of a dataset's split, before its type reads them.
+    """Return the first valid rows of a dataset's split that `where` takes, before its type reads them.
 
     Rows of files that are not on this machine are none; those of the hub are loaded if `with_hub`.
-    Raises OptionError where a local source has no such split, SourceError where it cannot be read.
+    Raises OptionError where a local source has no such split, or `where` is none of its rows; SourceError
+    where it cannot be read.
     """
     from fmtkit.converting.preparation import sample_of
+    from fmtkit.converting.where import keep_where
     from fmtkit.sources.opening import open_sources
 
     selection = slice_of(dataset.entry, plan.config.get("seed"))
@@ -301,7 +302,8 @@ def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> l
     # A local file that is not there may be one that the run writes before it converts.
     if not specs and with_hub and _is_hub(str(dataset.entry.get("path", ""))):
         specs, _ = specs_of(dataset, selection)
-    for source in open_sources(specs, hashed=False) if specs else ():
+    opened = open_sources(specs, hashed=False) if specs else []
+    for source in keep_where(opened, where_of(plan.config, dataset)):
         if sample := sample_of(source):
             return sample
     return []
@@ -437,6 +439,12 @@ def options_of(
     if plan.model and fewest:
         out["min_length"] = fewest
     return ConvertOptions(**out)
+
+
+def where_of(config: Config, dataset: DatasetPlan) -> str | None:
+    """Return the condition that chooses the rows of a dataset; None for all of them."""
+    where: str | None = said_options(config, dataset.entry).get("where")
+    return where
 
 
 def said_options(config: Config, entry: Entry) -> dict[str, Any]:

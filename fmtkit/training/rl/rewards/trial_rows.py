@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
+from fmtkit.converting.where import keep_where
 from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.core.messages import for_template
 from fmtkit.rewards.answers import text_of
 from fmtkit.rewards.correctness import REFERENCES
-from fmtkit.sources.blocks import ArrowBlock, JsonBlock, plain_json
+from fmtkit.sources.blocks import ArrowRows, Records, plain_json
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.config.slices import slice_of
@@ -133,11 +134,11 @@ def _converted(
     )
     out = folder / "rows.parquet"
     try:
-        report = convert_to(
-            _head(specs, count, folder) or specs,
-            out,
-            options,
-        )
+        head = _head(specs, count, folder, options.where)
+        if head:
+            # Its rows are those that the condition takes.
+            options = replace(options, where=None)
+        report = convert_to(head or specs, out, options)
     except NothingWrittenError as error:
         raise NothingWrittenError(f"datasets: {dataset.source}: {error}") from error
     bad = report.as_dict()["reasons"]
@@ -145,18 +146,19 @@ def _converted(
     return _plain(out), [f"rows that are not valid are left out: {counts}"] if bad else []
 
 
-def _head(specs: Sequence[object], count: int, folder: Path) -> list[object]:
+def _head(specs: Sequence[object], count: int, folder: Path, where: str | None) -> list[object]:
     """Write the first rows of the sources as JSON lines, since a transform runs over complete sources."""
     path = folder / "head.jsonl"
     written = 0
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-        for source in open_sources(specs, hashed=False):
+        for source in keep_where(open_sources(specs, hashed=False), where):
             block = source.first_block()
             if block is None:
                 continue
-            if not isinstance(block, JsonBlock | ArrowBlock):
+            records = block.records()
+            if not isinstance(records, Records | ArrowRows):
                 return []
-            for value, fault in islice(block.records().values(written=True), count):
+            for value, fault in islice(records.values(written=True), count):
                 if fault is None and written < count:
                     file.write(canonical(plain_json(value)) + "\n")
                     written += 1
