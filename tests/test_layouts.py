@@ -207,7 +207,11 @@ RESULTS = {"generated_solution": WORKED["solution"], "expected_answer": "seven"}
         ),
         ({"prompt": "q", "responses": ["a", "b"], "rewards": [1, 2]}, "scored_replies", "sure"),
         ({"query": "q", "completions": ["a", "b"], "scores": [0.1, 0.2]}, "scored_replies", "sure"),
-        ({"body": "Seven apples.", "question": "How many?", "answer": "7"}, "word_problem", "likely"),
+        (
+            {"body": "Seven apples.", "question": "How many?", "answer": "7"},
+            "word_problem",
+            "likely",
+        ),
         (
             {"Body": "Seven apples.", "Question": "How many?", "Answer": "7"},
             "word_problem",
@@ -219,6 +223,71 @@ RESULTS = {"generated_solution": WORKED["solution"], "expected_answer": "seven"}
 def test_a_layout_is_found_under_the_names_that_public_files_have(tmp_path, row, type, certainty):
     best = guessed(written([row] * 3, tmp_path))[0]
     assert (best.type, best.certainty) == (type, certainty)
+
+
+QUESTIONS = ["Write a post on rugs.", "Name two noble gases.", "Add three and four."]
+CHOICES = ["A) 3 B) 7", "A) Neon B) Iron C) Tin", "A) 1 B) 2"]
+SPOKEN = "Customer: Hi.\nAgent: Ho."
+
+
+@pytest.mark.parametrize("beside", [{}, {"category": "writing"}, {"question_id": 8}])
+def test_lists_of_two_texts_that_ask_are_prompts_and_no_conversations(tmp_path, beside):
+    rows = [beside | {"turns": [asked, "Now rewrite it."]} for asked in QUESTIONS]
+    best = guessed(written(rows, tmp_path))[0]
+    assert (best.type, best.table, best.certainty) == ("mt_bench", "Prompt", "unsure")
+
+
+@pytest.mark.parametrize("path", ["body", "request", "payload"])
+def test_messages_to_which_nobody_replied_are_prompts_wherever_they_are(tmp_path, path):
+    rows = [
+        {"custom_id": "r", path: {"model": "m", "messages": [{**USER, "content": q}]}}
+        for q in QUESTIONS
+    ]
+    best = guessed(written(rows, tmp_path))[0]
+    assert (best.type, best.table, best.certainty) == ("passthrough", "Prompt", "unsure")
+    assert dict(best.columns) == {"prompt": f"{path}.messages"}
+
+
+@pytest.mark.parametrize(
+    ("names", "letters"),
+    [
+        (("question", "options", "Answer"), "BAA"),
+        (("problem", "choices", "answer"), ["(b)", "(a)", "(a)"]),
+        (("query", "选项", "response"), ["B.", "A.", "A."]),
+    ],
+)
+def test_a_letter_of_choices_that_nobody_reads_is_no_answer(tmp_path, names, letters):
+    rows = [
+        dict(zip(names, row, strict=True)) for row in zip(QUESTIONS, CHOICES, letters, strict=True)
+    ]
+    path = written(rows, tmp_path)
+    assert not guessed(path)
+    with pytest.raises(OptionError, match=f"{names[2]} holds letters of the choices in {names[1]}"):
+        fmtkit.convert(path, None)
+
+
+@pytest.mark.parametrize("name", ["messages_display", "input", "对话"])
+def test_a_dialog_as_text_is_read_by_its_marks_and_else_named(tmp_path, name):
+    texts = ["USER: Hi\nASSISTANT: Ho", "USER: So\nASSISTANT: No", "USER: A\nASSISTANT: B"]
+    best = guessed(written([{name: text} for text in texts], tmp_path))[0]
+    assert (best.type, [*dict(best.columns).values()]) == ("transcript", [name])
+    path = written([{name: f"{SPOKEN}\nCustomer: {i} rugs are here."} for i in range(3)], tmp_path)
+    assert not guessed(path)
+    with pytest.raises(OptionError, match=f"{name} holds whole conversations as text"):
+        fmtkit.convert(path, None)
+
+
+@pytest.mark.parametrize(
+    ("column", "role", "content"),
+    [("dialogue", "role", "text"), ("chat", "speaker", "utterance"), ("talk", "author", "content")],
+)
+def test_speakers_of_whom_nobody_is_the_model_are_named(tmp_path, column, role, content):
+    said = [{role: name, content: "Hello."} for name in ("Penny", "Leonard")]
+    with pytest.raises(OptionError, match=f"the speakers of {column} are Leonard, Penny") as error:
+        fmtkit.convert(written([{column: said}] * 3, tmp_path), None)
+    told = [word for word in shlex.split(str(error.value).partition("; `")[0]) if "=" in word]
+    assert told[0] == f"messages={column}"
+    assert ("message_field_content=" in told[1]) is (content != "content")
 
 
 def test_two_answers_of_about_one_length_are_not_taken_for_a_solution_and_its_result(tmp_path):

@@ -122,6 +122,6 @@ def _side(word: pl.Expr, told: dict[str, str], models: tuple[Column, Column]) ->
     is_tie = word.str.contains(TIE) | word.str.contains(SIDE.format("c"))
     if told["tie"]:
         is_tie |= word == told["tie"].lower()
-    found = pl.when(is_tie.fill_null(value=False)).then(0)
-    found = found.when(is_a.fill_null(value=False) | (named[0] & ~named[1])).then(1)
-    return found.when(is_b.fill_null(value=False) | (named[1] & ~named[0])).then(-1)
+    tied = pl.when(is_tie.fill_null(value=False)).then(0)
+    won = tied.when(is_a.fill_null(value=False) | (named[0] & ~named[1])).then(1)
+    return won.when(is_b.fill_null(value=False) | (named[1] & ~named[0])).then(-1)

@@ -10,25 +10,28 @@ from functools import cache, partial
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
-from fmtkit.columns.transcripts import is_in_turn
+from fmtkit.columns.transcripts import is_in_turn, marks_of
 from fmtkit.converting import numbered_replies, type_options
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.conversion import convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.near_misses import (
+    are_asked,
     asks,
     is_message,
     likeness,
     proposal,
     spelled,
     spelling,
+    values_by_path,
 )
 from fmtkit.converting.open_columns import (
     PARENT,
     TEXTS,
     OpenColumn,
     beside,
+    choices,
     in_words,
     is_prose,
     open_columns,
@@ -113,7 +116,8 @@ class Fit:
         lost = f", but {', '.join(self.unread)} would not be read" if self.unread else ""
         others = [one for one in self.open if one.name not in self.unread]
         lost += f"; {in_words(others)}" if others else ""
-        lost += "" if self.speakers == NAMED else "; that the texts alternate is an assumption"
+        assumed = "are all the user's" if self.converter.makes is Prompt else "alternate"
+        lost += "" if self.speakers == NAMED else f"; that the texts {assumed} is an assumption"
         renamed = [f"{path} as {name}" for name, path in self.mapping.items()]
         named = ", ".join([*renamed, *(f"{name} {value}" for name, value in self.options.items())])
         return (
@@ -293,13 +297,33 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     there = _without_lossy_text(there, sample)
     if not any(_is_enough(found) for found in there):
         there += _near(asked, sample)
+    if all(map(needs_tokenizer, there)) and (tables is None or "Prompt" in tables):
+        there += _prompts(sample)
     if any(found.is_good for found in there):
         # A type that would lose turns must be named: --type.
         there = [found for found in there if not found.unread]
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
-        there = _plain_text(sample) if tables is None or "Conversation" in tables else []
-    return _with_open(sorted(_without_turns(there, whole), key=Fit.rank), whole)
+        there = (
+            _transcripts(asked, sample) or _plain_text(sample)
+            if tables is None or "Conversation" in tables
+            else []
+        )
+    there = _without_choices(_without_turns(there, whole), whole)
+    return _with_open(sorted(there, key=Fit.rank), whole)
+
+
+def _without_choices(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those whose replies are letters of choices that they do not read."""
+    unread = choices(sample)
+    return [f for f in fits if not unread or unread[1] in _tops(f) or unread[0] not in _tops(f)]
+
+
+def _tops(found: Fit) -> set[str]:
+    """Return the columns that a fit reads."""
+    columns = found.converter.columns
+    paths = (found.mapping.get(name, found.converter.path(name)) for name in columns)
+    return {path.partition(".")[0] for path in paths}
 
 
 def _without_turns(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
@@ -323,6 +347,16 @@ def _as_prompts(found: Fit, sample: Sequence[Row]) -> Fit:
     return fit(prompts, sample, {"prompt": "messages"})
 
 
+def _prompts(sample: Sequence[Row]) -> list[Fit]:
+    """Return the fit that reads the only column of messages to which nobody replies as prompts."""
+    found = [path for path, held in values_by_path(sample).items() if all(map(are_asked, held))]
+    if len(found) != 1:
+        return []
+    (prompts,) = (c for c in registry.named("passthrough") if c.table == "Prompt" and not c.text)
+    made = fit(prompts, sample, {"prompt": found[0]})
+    return [made] if made.is_good else []
+
+
 def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     """Return the fits, the first ones with the columns that they leave open."""
     first = [
@@ -333,16 +367,36 @@ def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
         )
         for found in fits[:LOOKED_AT]
     ]
+    # Two texts of which the second is no reply are both the user's.
+    first.sort(key=lambda one: one.speakers == UNKNOWN and _are_questions(one, fits, sample))
     return [*first, *fits[LOOKED_AT:]]
+
+
+def _are_questions(found: Fit, fits: Sequence[Fit], sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes lists of two texts for conversations, and another one for prompts."""
+    dialogs = [value for row in sample for value in _texts_of(found, row)]
+    is_short = bool(dialogs) and all(len(value) <= 2 for value in dialogs)
+    return (
+        is_short
+        and found.converter.makes is not Prompt
+        and any(f.converter.makes is Prompt for f in fits)
+    )
+
+
+def _texts_of(found: Fit, row: Row) -> list[list[Any]]:
+    """Return the lists of texts that a fit reads of a row."""
+    lists = [name for name, kind in found.converter.columns.items() if kind == ListKind(TextKind())]
+    paths = [found.mapping.get(name, found.converter.path(name)) for name in lists]
+    return [held for path in paths if isinstance(held := row.get(path), list)]
 
 
 def _speakers(found: Fit, sample: Sequence[Row]) -> str:
     """Return how far it is known who speaks: replies are longer than questions, two questions are not."""
-    if found.converter.table != "Conversation":
+    if found.converter.table not in ("Conversation", "Prompt"):
         return NAMED
-    lists = [name for name, kind in found.converter.columns.items() if kind == ListKind(TextKind())]
-    paths = [found.mapping.get(name, found.converter.path(name)) for name in lists]
-    dialogs = [row[path] for row in sample for path in paths if isinstance(row.get(path), list)]
+    dialogs = [value for row in sample for value in _texts_of(found, row)]
+    if found.converter.makes is Prompt:
+        return UNKNOWN if dialogs else NAMED
     asked, said = ([t for d in dialogs for t in d[start::2]] for start in (0, 1))
     if not dialogs or not all(isinstance(text, str) for text in (*asked, *said)):
         return NAMED
@@ -514,6 +568,19 @@ def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column beside plain text could be turns, or says which row a text follows."""
     others = open_beside(text.converter, text.mapping, sample)
     return any(one.is_grave and one.could_be in TEXTS | {PARENT} for one in others)
+
+
+def _transcripts(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
+    """Read the only column whose texts are transcripts, whatever its name; none where there are two."""
+    texts = {n: [row[n] for row in sample if isinstance(row.get(n), str)] for n in _names(sample)}
+    found = [name for name, held in texts.items() if held and all(marks_of(held))]
+    taking = [c for c in converters if c.name == "transcript" and "text" in c.columns]
+    fits = [fit(c, sample, {"text": found[0]}) for c in taking] if len(found) == 1 else []
+    return [one for one in fits if one.is_good]
+
+
+def _names(sample: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in sample for name in row))
 
 
 def _plain_text(sample: Sequence[Row]) -> list[Fit]:

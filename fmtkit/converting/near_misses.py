@@ -141,6 +141,25 @@ def _messages(value: Any) -> list[Mapping[str, Any]]:
     return listed if all(spoken) else []
 
 
+def speakers(value: Any) -> set[str]:
+    """Return the names of those who speak in a list of messages; none where it is something else."""
+    messages = _messages(value)
+    keys = [key for key in ROLE_KEYS if any(key in message for message in messages)][:1]
+    return {m[key] for m in messages for key in keys if isinstance(m.get(key), str)}
+
+
+def contents_of(value: Any) -> list[str]:
+    """Return the key under which a list of messages has what was said."""
+    messages = _messages(value)
+    return [key for key in CONTENT_KEYS if any(key in message for message in messages)][:1]
+
+
+def are_asked(value: Any) -> bool:
+    """Return whether a value is a list of messages that ends with the user's and has no reply."""
+    said = [m.get("role") for m in _messages(value)]
+    return bool(said) and said[-1] == "user" and "assistant" not in said
+
+
 def proposal(
     converter: Converter, sample: Sequence[Row], given: Mapping[str, str] = {}
 ) -> dict[str, str] | None:

@@ -83,6 +83,12 @@ _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?\s*(?:%|/\s*\d+(?:\.
 _CODE = re.compile(r"[\w@#$%+=:;,|./\\~^()\[\]{}-]+$", re.ASCII)
 _LITERAL = re.compile(r"\[\s*['\"{]|\{\s*['\"]")
 """How a list or an object of JSON, or of Python, begins: no prose does."""
+_SPEAKING = re.compile(
+    r"^\W*(user|human|customer|client|prompter|assistant|ai|bot|chatbot|model|agent|gpt|system)\W{0,3}:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LETTER = re.compile(r"\(?[A-Ja-j]\)?\.?$")
+_CHOICE = re.compile(r"(?:^|\s|\()([A-Ja-j])[).:]\s")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _SENTENCE = re.compile(r"[.!?。！？؟।]\W*$")
 
@@ -150,6 +156,30 @@ def parents(sample: Sequence[Row]) -> tuple[str, ...]:
     known = _Known(sample, set(), columns, "messages")
     starts = (n for n, held in columns.items() if any(v in (None, "") for v in held))
     return tuple(name for name in starts if _follows(name, columns[name], known))
+
+
+def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
+    """Return the column whose values are letters of choices, and that of the choices; None without such.
+
+    The letter alone answers nothing.
+    """
+    names = dict.fromkeys(name for row in sample for name in row)
+    columns = {n: [row[n] for row in sample if row.get(n) not in (None, "")] for n in names}
+    letters = [n for n, held in columns.items() if held and all(map(_is_letter, held))]
+    listed = [n for n, held in columns.items() if held and all(map(_lists_choices, held))]
+    return (letters[0], listed[0]) if letters and listed else None
+
+
+def _is_letter(value: Any) -> bool:
+    return isinstance(value, str) and bool(_LETTER.match(value.strip()))
+
+
+def _lists_choices(value: Any) -> bool:
+    """Return whether a text holds choices with their letters: `A) 3 B) 4`."""
+    found = _CHOICE.findall(value) if isinstance(value, str) else []
+    return len(found) > 1 and [letter.upper() for letter in found] == list(
+        "ABCDEFGHIJ"[: len(found)]
+    )
 
 
 def open_keys(
@@ -496,10 +526,16 @@ def _of_short(distinct: Counter[str], rows: int) -> Judged:
     return WORDS, False
 
 
+def is_spoken(text: str) -> bool:
+    """Return whether a text is a conversation: several of its lines begin with who speaks, two of them."""
+    said = [name.lower() for name in _SPEAKING.findall(text)]
+    return len(said) > 1 and len(set(said)) > 1 and bool(_SPEAKING.match(text))
+
+
 def is_prose(texts: Sequence[str]) -> bool:
-    """Return whether texts are prose: several words each, and no addresses, paths, codes or JSON."""
+    """Return whether texts are prose: several words each, no addresses, paths, codes, JSON or dialogs."""
     held = [text.strip() for text in texts]
-    if any(_LITERAL.match(text) or _URL.match(text) for text in held):
+    if any(_LITERAL.match(text) or _URL.match(text) for text in held) or all(map(is_spoken, held)):
         return False
     if any(isinstance(decoded(text), list | Mapping) for text in held):
         return False

@@ -1,5 +1,6 @@
 """Why no type fits a source, and what to do: rows that cannot be read, rows within an object, near misses."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row, is_media
 from fmtkit.converting.convert_options import SourceOptions
-from fmtkit.converting.near_misses import is_message
-from fmtkit.converting.open_columns import parents
+from fmtkit.converting.near_misses import (
+    SPEAKERS,
+    contents_of,
+    is_message,
+    speakers,
+    values_by_path,
+)
+from fmtkit.converting.open_columns import choices, is_spoken, parents
 from fmtkit.converting.suggestions import as_command
 from fmtkit.core.escaping import one_line
 from fmtkit.sources.kinds import SUFFIXES
@@ -17,6 +24,8 @@ from fmtkit.sources.kinds import SUFFIXES
 if TYPE_CHECKING:
     from fmtkit.sources.source import Source
 
+SHOWN = 4
+"""Speakers that an error names."""
 BEGINNING = 40
 """Characters of a record that an error shows."""
 MANY = 3
@@ -67,6 +76,9 @@ def unfitting(
     near = detection.nearest(sample)
     if near is not None:
         return f"no type fits; {near[0]} has the columns, but {near[1]}"
+    told = _lettered(sample) or _strangers(sample) or _transcribed(sample)
+    if told:
+        return told
     names = dict.fromkeys(name for row in sample for name in row)
     path = paths[0] if paths else "SOURCE"
     columns = {"question": "COLUMN", "answer": "COLUMN"}
@@ -76,6 +88,46 @@ def unfitting(
         f"a question and its answer (`{command}`), or read them by a converter of your own "
         "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
     )
+
+
+def _lettered(sample: Sequence[Row]) -> str:
+    """Say that answers are letters of choices in another column."""
+    found = choices(sample)
+    if found is None:
+        return ""
+    return (
+        f"{found[0]} holds letters of the choices in {found[1]}, and means nothing without them: write a "
+        "question that has its choices, and the answer that the letter stands for"
+    )
+
+
+def _strangers(sample: Sequence[Row]) -> str:
+    """Say that messages are by speakers of whom nobody knows which is the model."""
+    for path, held in values_by_path(sample).items():
+        named = {name for value in held for name in speakers(value)}
+        keys = {key for value in held for key in contents_of(value)}
+        strange = sorted(name for name in named if name.lower() not in SPEAKERS)
+        if strange:
+            shown = ", ".join(strange[:SHOWN]) + ", ..." * (len(strange) > SHOWN)
+            said = "".join(f"--option message_field_content={key} " for key in keys - {"content"})
+            roles = json.dumps({"assistant": ["NAME"], "user": ["NAME"]})
+            return (
+                f"the speakers of {path} are {shown}: say who is the model, with --type openai --map "
+                f"messages={path} {said}--option 'roles={roles}'"
+            )
+    return ""
+
+
+def _transcribed(sample: Sequence[Row]) -> str:
+    """Say that a column holds conversations as text."""
+    for name in dict.fromkeys(name for row in sample for name in row):
+        held = [row[name] for row in sample if isinstance(row.get(name), str)]
+        if held and all(map(is_spoken, held)):
+            return (
+                f"{name} holds whole conversations as text: write each as messages, or begin their turns "
+                f"with USER: and ASSISTANT: (--type transcript --map text={name})"
+            )
+    return ""
 
 
 def unread(sources: Sequence["Source"], codes: str = "") -> str:
