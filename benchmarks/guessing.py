@@ -54,7 +54,7 @@ def grow(path: Path, lines: list[bytes], size: int) -> None:
 
 def guess(path: Path) -> str:
     """Return the line that `convert FILE` prints where the type is missing."""
-    opened = open_named([str(path)])
+    opened = open_named([str(path)], RowOptions())
     return untyped(opened, [sample_of(source) for source in opened], RowOptions())
 
 

@@ -56,7 +56,7 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
 
     for plugin in given.plugins:
         registry.load_plugin(plugin)
-    opened = open_named(sources, delimiter=given.delimiter)
+    opened = open_named(sources, given)
     samples = [without(sample_of(source), given.ignore) for source in opened]
     held = [(source, rows) for source, rows in zip(opened, samples, strict=True) if rows]
     if not held or len({tuple(_names(rows)) for _, rows in held}) > 1:
