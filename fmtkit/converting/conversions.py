@@ -208,12 +208,15 @@ class RowStream:
 
 
 def open_named(
-    sources: Sequence[object] | object, options: SourceOptions, hash: str | None = None
+    sources: Sequence[object] | object,
+    options: SourceOptions | None = None,
+    hash: str | None = None,
 ) -> list[Source]:
     """Open sources as options say, with the rows that --where takes; OptionError if there is none.
 
-    `hash` is that of the options, or else of RowOptions `auto`.
+    They are hashed as `hash` says, or else the options; `auto` where these do not say it either.
     """
+    options = options or SourceOptions()
     hashed = hash or (options.hash if isinstance(options, ConvertOptions) else "auto")
     opened = open_sources(sources, hashed=HASHED[hashed], delimiter=options.delimiter)
     if not opened:
