@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fmtkit
 from fmtkit.core.codes import RAW_BYTES
-from fmtkit.core.errors import SourceError
+from fmtkit.core.errors import FmtkitError, SourceError
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.jsonl import blocks_of_lines, line_feeds
 from fmtkit.sources.locations import local
@@ -285,3 +287,55 @@ def test_zlib_streams_are_not_taken_for_gzip(tmp_path: Path) -> None:
     (tmp_path / "a.dat").write_bytes(zlib.compress(ROWS))
     with pytest.raises(SourceError, match="not a supported kind of data"):
         open_sources(tmp_path / "a.dat")
+
+
+LISTED = [
+    [{"role": "user", "content": f"Hi [{i}]\n"}, {"role": "assistant", "content": "Ho"}]
+    for i in range(3)
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \n\n"])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.jsonl.gz"])
+def test_lines_that_are_lists_of_messages_are_rows(tmp_path, end, name):
+    text = end.join(map(json.dumps, LISTED)).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    [source] = open_sources(str(path))
+    records = source.first_block().records()
+    found = [records.value(number) for number in range(len(records))]
+    assert found == [({"messages": messages}, None) for messages in LISTED]
+
+
+@pytest.mark.parametrize(
+    ("column", "type"), [(("role", "content"), "openai"), (("from", "value"), "sharegpt")]
+)
+def test_lists_of_messages_are_found_whatever_their_keys_are_called(tmp_path, column, type):
+    names = {"role": column[0], "content": column[1]}
+    rows = [[{names[key]: value for key, value in m.items()} for m in row] for row in LISTED]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert fmtkit.inspect(str(path)).best_guess == type
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", '["a", "b"]', '[{"text": "a"}]', "[]"])
+def test_lines_that_are_other_lists_are_no_rows(tmp_path, line):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{line}\n" * 3)
+    with pytest.raises(FmtkitError, match="a row is a JSON object, not a list"):
+        fmtkit.convert(str(path), None)
+
+
+def test_a_line_that_is_cut_among_lists_of_messages_is_the_only_bad_row(tmp_path):
+    lines = [json.dumps(row) for row in LISTED]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([lines[0], lines[1][:-1], lines[2], '{"messages": []}']))
+    report = fmtkit.convert(str(path), "openai", out=tmp_path / "out.jsonl")
+    assert (report.converted, report.reasons) == (2, {"json_syntax": 1, "empty_field": 1})
+    rejects = [
+        json.loads(line) for line in (tmp_path / "out.quarantine.jsonl").read_text().splitlines()
+    ]
+    assert [(reject["line"], reject["raw"]) for reject in rejects] == [
+        (2, lines[1][:-1]),
+        (4, '{"messages": []}'),
+    ]

@@ -23,6 +23,7 @@ from fmtkit.converting.unread_turns import (
     words_of,
 )
 from fmtkit.core.errors import near_match
+from fmtkit.core.messages import SPEAKER_KEYS
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter
 
@@ -75,7 +76,6 @@ _SHORT = {
 
 INNER = frozenset({"text", "content", "value"})
 """Keys within an object that add no meaning: `question.text` is the question."""
-ROLE_KEYS = ("role", "from", "speaker", "author", "sender")
 CONTENT_KEYS = ("content", "value", "text", "message", "utterance", "body")
 SPEAKERS = {
     "user": "user", "human": "user", "prompter": "user", "customer": "user", "client": "user",
@@ -104,8 +104,8 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     dialogs = [kind for kind in converter.columns.values() if isinstance(kind, DialogKind)]
     columns = values_by_path(sample).values() if dialogs else ()
     messages = [m for held in columns for value in held for m in _messages(value)]
-    keys = {key for m in messages for key in m if key in (*ROLE_KEYS, *CONTENT_KEYS)}
-    role, *others = [key for key in ROLE_KEYS if key in keys] or [""]
+    keys = {key for m in messages for key in m if key in (*SPEAKER_KEYS, *CONTENT_KEYS)}
+    role, *others = [key for key in SPEAKER_KEYS if key in keys] or [""]
     content, *further = [key for key in CONTENT_KEYS if key in keys] or [""]
     named = [m.get(role) for m in messages]
     said = {name for name in named if isinstance(name, str)}
@@ -130,21 +130,21 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
 def is_message(value: Any) -> bool:
     """Return whether a value is one message, whatever its keys are called."""
     keys = value.keys() if isinstance(value, Mapping) else set()
-    return not keys.isdisjoint(ROLE_KEYS) and not keys.isdisjoint(CONTENT_KEYS)
+    return not keys.isdisjoint(SPEAKER_KEYS) and not keys.isdisjoint(CONTENT_KEYS)
 
 
 def _messages(value: Any) -> list[Mapping[str, Any]]:
     """Return the messages of a list of them, whatever their keys are called; else none."""
     given = decoded(value)
     listed = given if isinstance(given, list) else []
-    spoken = (isinstance(m, Mapping) and not m.keys().isdisjoint(ROLE_KEYS) for m in listed)
+    spoken = (isinstance(m, Mapping) and not m.keys().isdisjoint(SPEAKER_KEYS) for m in listed)
     return listed if all(spoken) else []
 
 
 def speakers(value: Any) -> set[str]:
     """Return the names of those who speak in a list of messages; none where it is something else."""
     messages = _messages(value)
-    keys = [key for key in ROLE_KEYS if any(key in message for message in messages)][:1]
+    keys = [key for key in SPEAKER_KEYS if any(key in message for message in messages)][:1]
     return {m[key] for m in messages for key in keys if isinstance(m.get(key), str)}
 
 

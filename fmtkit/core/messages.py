@@ -20,6 +20,8 @@ ROLES: dict[str, str] = {
     "function": "tool",
 }
 """What sources call the speakers -> what templates call them; OpenAI's API once used `function`."""
+SPEAKER_KEYS = ("role", "from", "speaker", "author", "sender")
+"""Under which key of a message sources say who speaks."""
 CANONICAL_ROLES = tuple(dict.fromkeys(ROLES.values()))
 """The roles of messages in fmtkit's tables."""
 SHAREGPT_ROLES: dict[str, str] = {

@@ -6,16 +6,18 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from fmtkit.core.errors import SourceError
+from fmtkit.core.messages import SPEAKER_KEYS
 from fmtkit.sources.jsonl import BLANK, BOM
 from fmtkit.sources.raw import PEEK_BYTES
 
 Kind = Literal["json", "arrow", "csv"]
 """The type of a source's blocks: JsonBlock, ArrowBlock or RowsBlock."""
-Layout = Literal["lines", "array", "objects", "csv", "tsv", "parquet", "ipc"]
-"""The layout of the rows: `objects` are JSON objects spread over lines."""
+Layout = Literal["lines", "lists", "array", "objects", "csv", "tsv", "parquet", "ipc"]
+"""The layout of the rows: `objects` are JSON objects spread over lines, `lists` lines with messages each."""
 
 KIND_OF: dict[Layout, Kind] = {
     "lines": "json",
+    "lists": "json",
     "array": "json",
     "objects": "json",
     "csv": "csv",
@@ -143,7 +145,7 @@ def _text_layout(name: str, head: bytes, ds_type: str | None) -> Layout:
             "the suffix of its format, or fetch it again"
         )
     if start.startswith(b"["):
-        return "lines" if _LISTS.match(start) and _is_list(start.partition(b"\n")[0]) else "array"
+        return _layout_of_lists(start)
     if named is None and not start.startswith(b"{"):
         raise SourceError(f"{name} is not a supported kind of data: {', '.join(SUFFIXES)}")
     is_cut = len(head) >= PEEK_BYTES
@@ -158,12 +160,16 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _is_list(line: bytes) -> bool:
-    """Return whether a line is a complete JSON list: where the next is one too, each line is a list."""
+def _layout_of_lists(start: bytes) -> Layout:
+    """Return the layout of a text that begins with a list: where the next line is one too, each is a list."""
+    if not _LISTS.match(start):
+        return "array"
     try:
-        return isinstance(json.loads(line), list)
+        first = json.loads(start.partition(b"\n")[0])
     except (ValueError, RecursionError):
-        return False
+        return "array"
+    are_messages = all(isinstance(m, dict) and not m.keys().isdisjoint(SPEAKER_KEYS) for m in first)
+    return "lists" if first and are_messages else "lines"
 
 
 def _is_spread(start: bytes, *, is_cut: bool) -> bool:

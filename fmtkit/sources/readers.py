@@ -1,5 +1,6 @@
 """Readers of each layout: a reader yields a source's blocks, and has its schema if there is one."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,11 @@ from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
 from fmtkit.sources.plain_types import decoded_schema
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes, Readable
 from fmtkit.sources.temporary import room_for
+
+LINED = ("lines", "lists")
+"""Layouts with one record in each line."""
+_LIST = re.compile(rb"^[ \t]*(\[[^\n]*\])(?=[ \t]*\r?$)", re.MULTILINE)
+"""A line that is a list."""
 
 
 class Reader(Protocol):
@@ -108,8 +114,9 @@ class JsonReader(FileReader):
         del columns
         with self.location.bytes(hashed=self.hashed) as raw:
             text = self._text(raw)
-            if self.layout == "lines":
-                for block in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
+            if self.layout in LINED:
+                for cut in blocks_of_lines(text, max_line_bytes=self.max_line_bytes):
+                    block = self._with_names(cut)
                     yield block if text is raw else replace(block, bytes_read=raw.count)
             else:
                 cutting = Cutting(self.layout == "array", max_line_bytes=self.max_line_bytes)
@@ -119,7 +126,7 @@ class JsonReader(FileReader):
     def parts(self) -> tuple[Part, ...]:
         """Return byte ranges for files of lines."""
         size = self.location.size
-        if self.layout != "lines" or size is None or not self._seeks:
+        if self.layout not in LINED or size is None or not self._seeks:
             return self._whole
         return byte_parts(size)
 
@@ -133,8 +140,14 @@ class JsonReader(FileReader):
                 first_line=first_line,
                 is_begin=not part.start,
             )
-            for block in blocks:
+            for block in map(self._with_names, blocks):
                 yield replace(block, bytes_read=raw.begin + block.bytes_read)
+
+    def _with_names(self, block: JsonBlock) -> JsonBlock:
+        """Make rows of lines that are lists: the list is the row's column of messages."""
+        if self.layout != "lists":
+            return block
+        return replace(block, data=_LIST.sub(rb'{"messages": \1}', block.data), line_feeds=None)
 
     def schema(self) -> None:
         """Return None: JSON has no schema."""
