@@ -220,7 +220,15 @@ def test_nothing_but_training_and_runners_imports_training():
     options = "fmtkit.training.train_options"  # the keywords of fmtkit.train, which load nothing
     core = {
         f"fmtkit.core.{name}"
-        for name in ("options", "arguments", "errors", "credentials", "urls", "escaping")
+        for name in (
+            "options",
+            "arguments",
+            "errors",
+            "credentials",
+            "urls",
+            "escaping",
+            "secret_keys",
+        )
     }
     assert reachable(options) == core
     wrong = {

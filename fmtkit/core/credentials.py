@@ -1,10 +1,12 @@
-"""Credentials in URLs: hidden in every message and wherever an address is kept.
+"""Credentials in URLs, and keys: hidden in every message and wherever an address is kept.
 
 Errors of fmtkit hide them on construction (`fmtkit.core.errors`), names of sources and outputs when they are
 made, so that reports, quarantines, journals and pages never have them.
 """
 
 import re
+
+from fmtkit.core.secret_keys import hidden
 
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 """Schemes of object stores; the names of objects may contain "?"."""
@@ -28,7 +30,7 @@ def public(text: str) -> str:
     """Return a URL or a message without users, passwords and query values, and without keys and tokens."""
     if ":/" in text:
         text = _URL.sub(_public, text)
-    return _NAMED.sub(rf"\1\2\3{_HIDDEN}", text)
+    return hidden(_NAMED.sub(rf"\1\2\3{_HIDDEN}", text))
 
 
 def has_credentials(url: str) -> bool:

@@ -1,6 +1,8 @@
-"""Text for people: control characters are escaped, addresses left out, counted nouns in the right plural."""
+"""Text for people: control characters escaped, secrets hidden, addresses left out, nouns counted."""
 
 import re
+
+from fmtkit.core.secret_keys import hidden
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -16,12 +18,12 @@ def without_addresses(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters as escapes; tabs and newlines stay."""
+    """Return the text with control characters as escapes and secrets as stars; tabs and newlines stay."""
     return _CONTROL.sub(
         lambda match: (
             f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}"
         ),
-        text,
+        hidden(text),
     )
 
 

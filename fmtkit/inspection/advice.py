@@ -90,6 +90,12 @@ ADVICE: dict[str, Advice] = {
         "convert it with type transcript, unless it is a quotation; otherwise it is trained on as one turn",
         "warning",
     ),
+    "secrets": Advice(
+        "texts hold what looks like a key, a token or a password",
+        "revoke what is real, and replace it before anybody trains on the rows or gets them: a model can "
+        "repeat it. Pages and terminals show stars in its place; files that convert writes have it",
+        "warning",
+    ),
     "duplicate_rows": Advice(
         "duplicate row",
         "drop the duplicates: they double the weight of their row",

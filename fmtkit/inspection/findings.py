@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core.tables import DIALOG_COLUMNS
+from fmtkit.inspection import secret_texts
 from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
 from fmtkit.inspection.directions import Directions
 from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, mixed
@@ -60,6 +61,7 @@ class Findings:
     examples: dict[str, list[int]] = field(default_factory=dict)
     labels: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     longer: dict[str, float] = field(default_factory=dict)
+    secrets: secret_texts.Found = field(default_factory=dict)
     tools: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     first_without_tools: list[int] = field(default_factory=list)
     directions: Directions = field(default_factory=Directions)
@@ -75,6 +77,7 @@ class Findings:
         self._add_pairs(table, rows, hashes)
         self._add_labels(table, rows)
         self._add_tools(table, rows)
+        self._add_secrets(*secret_texts.find(table), rows)
         self._add_copies(hashes, rows, split)
 
     def absorb(self, other: "Findings", first: int) -> None:
@@ -89,6 +92,8 @@ class Findings:
                 mine[key] += count
         for name, value in other.longer.items():
             self.longer[name] = self.longer.get(name, 0) + value
+        for place, count in other.secrets.items():
+            self.secrets[place] = self.secrets.get(place, 0) + count
         room = EXAMPLES - len(self.first_without_tools)
         self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
         self.fingerprints.absorb(other.fingerprints, first)
@@ -176,6 +181,11 @@ class Findings:
         room = EXAMPLES - len(self.first_without_tools)
         self.first_without_tools.extend(rows[~has][:room].tolist())
 
+    def _add_secrets(self, found: Bools, counts: secret_texts.Found, rows: Ints) -> None:
+        self._note_where("secrets", rows, found)
+        for place, count in counts.items():
+            self.secrets[place] = self.secrets.get(place, 0) + count
+
     def _add_copies(self, hashes: Mapping[str, Hashes], rows: Ints, split: str) -> None:
         if hashes:
             self.fingerprints.add(mixed([*hashes.values()]), hashes.get("prompt"), rows, split)
@@ -184,7 +194,8 @@ class Findings:
         """Return what was found, most rows first."""
         copies, shared = self.fingerprints.copies(), self.fingerprints.shared()
         found = [
-            self._finding(code, count, self.examples[code]) for code, count in self.counts.items()
+            self._finding(code, count, self.examples[code], self._details(code))
+            for code, count in self.counts.items()
         ]
         for code, rows in (("duplicate_rows", copies), ("prompt_in_splits", shared)):
             if len(rows):
@@ -194,6 +205,9 @@ class Findings:
             found.append(self._finding("tools_not_uniform", without, self.first_without_tools))
         found += self._balances()
         return tuple(sorted(found, key=lambda finding: (-finding.count, finding.code)))
+
+    def _details(self, code: str) -> Mapping[str, float | str]:
+        return secret_texts.details_of(self.secrets) if code == "secrets" else {}
 
     def _balances(self) -> list[Finding]:
         found = []

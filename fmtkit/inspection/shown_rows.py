@@ -1,13 +1,15 @@
 """Rows to look at: their text, where its tokens end, and which tokens are trained."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.secret_keys import hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
@@ -15,6 +17,8 @@ from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, 
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
+HIDDEN_ID = -1
+"""What is shown for a token of a secret."""
 DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
 
 
@@ -102,6 +106,32 @@ class RowViewer:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = as_messages(row), identity()
         return mask_row(row, self.table, self.tokenizer, template, self.masking)
+
+
+def without_secrets(row: ShownRow) -> ShownRow:
+    """Return a row in which what looks like a secret is hidden, in its texts and in its tokens."""
+    problem = None if row.problem is None else hidden(row.problem)
+    sides = tuple(map(_without_secrets, row.sides))
+    details = {
+        name: hidden(value) if isinstance(value, str) else value
+        for name, value in row.details.items()
+    }
+    return replace(row, sides=sides, problem=problem, details=details)
+
+
+def _without_secrets(side: ShownSide) -> ShownSide:
+    spans = spans_of(secrets_in(side.text))
+    if not spans:
+        return side
+    starts = [start for start, _ in spans]
+
+    def shows(start: int, end: int) -> bool:
+        last = bisect_left(starts, end) - 1
+        return last >= 0 and spans[last][1] > start
+
+    places = zip(side.ids, side.offsets, strict=True)
+    ids = tuple(HIDDEN_ID if shows(*place) else token for token, place in places)
+    return replace(side, text=hidden(side.text), ids=ids, notes=tuple(map(hidden, side.notes)))
 
 
 def _side(one: Masked) -> ShownSide:

@@ -15,6 +15,7 @@ from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.converting.unfitting import unfitting, unread
 from fmtkit.core.codes import Reject
+from fmtkit.core.secret_keys import hidden
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
 from fmtkit.inspection.collector import RowStatistics, Viewer
@@ -24,7 +25,7 @@ from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.mask_summary import MaskTally
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.row_fetch import Fetched, RowFetch
-from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow
+from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow, without_secrets
 from fmtkit.inspection.source_columns import ColumnCounts, texts_of
 from fmtkit.inspection.survey_record import BadRow, FindingSummary, SourceSummary, Survey
 from fmtkit.sources.blocks import Block
@@ -85,8 +86,9 @@ class BadRows:
 
 def bad_row(place: Place, reject: Reject) -> BadRow:
     """Return a reject as a bad row of a survey."""
-    raw = reject.raw[:RAW_SHOWN].decode("utf-8", "backslashreplace")
-    return BadRow(place, reject.code, reject.column, reject.message, raw)
+    # Hidden before it is cut: the beginning of a key does not look like one.
+    raw = hidden(reject.raw[: 2 * RAW_SHOWN].decode("utf-8", "backslashreplace"))
+    return BadRow(place, reject.code, reject.column, hidden(reject.message), raw[:RAW_SHOWN])
 
 
 @dataclass(frozen=True)
@@ -330,7 +332,8 @@ def _see(
 def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...]]:
     """Return a fetched row as it is shown, or the reason why there is none."""
     if fetched.row is not None:
-        return rows.show(fetched.row, fetched.place)
+        shown, masked = rows.show(fetched.row, fetched.place)
+        return without_secrets(shown), masked
     reject = fetched.reject
     why = (
         f"{reject.code}: {reject.message}" if reject else "no row of the table is made of this row"

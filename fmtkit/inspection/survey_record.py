@@ -12,6 +12,7 @@ from fmtkit.converting.open_columns import OpenColumn, in_words
 from fmtkit.converting.readings import Reading
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import found_among
+from fmtkit.core.secret_keys import hidden
 from fmtkit.counting.lengths import Lengths
 from fmtkit.formats.table_schemas import DRAFT
 from fmtkit.inspection.anchor_counts import AnchorSummary
@@ -171,14 +172,14 @@ class Survey:
 
 
 def plain(value: Any) -> Any:
-    """Turn dataclasses, tuples and mappings into what JSON has."""
+    """Turn dataclasses, tuples and mappings into what JSON has, and hide the secrets in texts."""
     if is_dataclass(value) and not isinstance(value, type):
         return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
-    return value
+    return hidden(value) if isinstance(value, str) else value
 
 
 SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}

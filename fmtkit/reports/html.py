@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
+from fmtkit.core.secret_keys import hidden
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
 from fmtkit.inspection.row_fetch import RowFetch, spread
@@ -143,7 +144,8 @@ def _opening(side: ShownSide) -> str:
 
 
 def _words(text: str) -> str:
-    return " ".join(text[: 4 * TITLE].split())[:TITLE]
+    # Hidden before it is cut: the beginning of a key does not look like one.
+    return " ".join(hidden(text[: 8 * TITLE])[: 4 * TITLE].split())[:TITLE]
 
 
 def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:

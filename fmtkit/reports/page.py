@@ -10,9 +10,11 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
+
+from fmtkit.core.secret_keys import hidden
 
 MARK = b'<meta name="generator" content="fmtkit">'
 CHUNK_ROWS = 100
@@ -22,7 +24,7 @@ CHUNK_ROWS = 100
 def render(name: str, data: object, chunks: Iterable[str]) -> str:
     """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them."""
     style, script = asset("page.css"), asset("page.js") + asset(f"{name}.js")
-    blocks = [_block("data", json.dumps(data, ensure_ascii=False, separators=(",", ":")))]
+    blocks = [_block("data", json.dumps(_public(data), ensure_ascii=False, separators=(",", ":")))]
     blocks += [
         f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
         for number, text in enumerate(chunks)
@@ -43,10 +45,22 @@ def render(name: str, data: object, chunks: Iterable[str]) -> str:
 
 def packed(rows: Sequence[dict[str, Any]]) -> str:
     """Return at most CHUNK_ROWS rows as JSON, gzipped, in base64."""
-    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_public(rows), ensure_ascii=False, separators=(",", ":"))
     # Without a time within: the same rows give the same page.
     found = gzip.compress(text.encode("utf-8", "surrogatepass"), compresslevel=6, mtime=0)
     return base64.b64encode(found).decode()
+
+
+def _public(value: Any) -> Any:
+    """Hide the secrets in all texts of a value."""
+    if isinstance(value, str):
+        return hidden(value)
+    if isinstance(value, Mapping):
+        return {key: _public(item) for key, item in value.items()}
+    # Numbers of tokens are most of a page.
+    if isinstance(value, list | tuple) and not {*map(type, value)} <= {int}:
+        return [_public(item) for item in value]
+    return value
 
 
 def asset(name: str) -> str:

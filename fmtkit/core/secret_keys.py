@@ -1,0 +1,161 @@
+"""What looks like a secret in a text: keys and tokens by their public forms, private keys, passwords in URLs.
+
+Each kind begins with, or holds, a text that is searched first; its pattern is then tried at that place only,
+so that a text takes linear time whatever it holds. The forms are those that the services publish, as
+https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml collects them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+HIDDEN = "*"
+"""What is shown for each character of a secret, so that places in the text stay what they are."""
+LEAST = 12
+"""Characters of the shortest text with a secret in it."""
+VARIED = 6
+"""Different characters that a secret has at least: `sk-xxxxxxxx` is a placeholder."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of secret; the first group of its pattern is what is secret."""
+
+    kind: str
+    marks: tuple[str, ...]
+    """Each secret has one of them, and `pattern` fits where it begins."""
+    pattern: re.Pattern[str]
+    apart: bool = True
+    """Whether no letter or digit may come before it."""
+
+
+_WORD = r"[A-Za-z0-9_-]"
+FORMS = (
+    Form(
+        "API key",
+        ("sk-",),
+        # With a digit soon: words with hyphens have none.
+        re.compile(rf"sk-(?=[A-Za-z_-]{{0,60}}[0-9])({_WORD}{{20,}})"),
+    ),
+    Form(
+        "GitHub token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        re.compile(r"(?:gh[pousr]|github_pat)_([A-Za-z0-9_]{30,})"),
+    ),
+    Form("GitLab token", ("glpat-",), re.compile(rf"glpat-({_WORD}{{20,}})")),
+    Form("Hugging Face token", ("hf_",), re.compile(r"hf_([A-Za-z0-9]{30,})")),
+    Form("AWS key", ("AKIA", "ASIA"), re.compile(r"A[KS]IA([A-Z0-9]{16})(?![A-Za-z0-9])")),
+    Form(
+        "AWS key",
+        ("secret_access_key", "SecretAccessKey", "SECRET_ACCESS_KEY"),
+        re.compile(r"(?i:secret_?access_?key)\\?[\"']?\s?[:=]\s?\\?[\"']?([A-Za-z0-9/+]{40})"),
+        apart=False,
+    ),
+    Form("Google key", ("AIza",), re.compile(rf"AIza({_WORD}{{35}})")),
+    Form(
+        "Slack token",
+        ("xox", "xapp-"),
+        re.compile(r"(?:xox[abeoprs]|xapp)-([A-Za-z0-9-]{10,})"),
+    ),
+    Form(
+        "Stripe key",
+        ("sk_live_", "rk_live_"),
+        re.compile(r"[sr]k_live_([A-Za-z0-9]{16,})"),
+    ),
+    Form("npm token", ("npm_",), re.compile(r"npm_([A-Za-z0-9]{36,})")),
+    Form("PyPI token", ("pypi-Ag",), re.compile(rf"pypi-({_WORD}{{50,}})")),
+    Form(
+        "JSON web token",
+        ("eyJ",),
+        re.compile(rf"eyJ({_WORD}{{10,300}}+\.eyJ{_WORD}{{10,}}+\.{_WORD}{{10,}})"),
+    ),
+    Form(
+        "bearer token",
+        ("Bearer ", "bearer ", "BEARER "),
+        re.compile(r"(?i:bearer) (?=[A-Za-z._~+/=-]{0,60}[0-9])([A-Za-z0-9._~+/=-]{16,})"),
+    ),
+    Form(
+        "private key",
+        ("-----BEGIN ",),
+        # Headers, and lines of base64; their ends may be JSON's.
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----(?:\\[nr]|\s){0,4}"
+            r"(?:[A-Za-z-]{3,20}: [^\n\\]{0,100}(?:\\[nr]|\s){1,4}){0,4}"
+            r"((?:(?:\\[nr]|\s){0,4}[A-Za-z0-9+/=]{16,}+)++"
+            r"(?:(?:\\[nr]|\s){0,4}[A-Za-z0-9+/=]{1,15}(?=[\\\s]))?)"
+        ),
+        apart=False,
+    ),
+    Form(
+        "password in a URL",
+        ("://",),
+        re.compile(r"://[^\s/:@'\"<>\\]{0,100}+:([^\s/@'\"<>\\]{1,200}+)@"),
+        apart=False,
+    ),
+)
+MARKS = tuple(dict.fromkeys(mark for form in FORMS for mark in form.marks))
+"""What a text with a secret has at least one of."""
+_VISIBLE = re.compile(r"\S")
+
+
+@dataclass(frozen=True, order=True)
+class Secret:
+    """Where a secret is in a text, without what tells its kind, and that kind."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def secrets_in(text: str) -> list[Secret]:
+    """Return what looks like a secret, in the order of the text."""
+    if len(text) < LEAST:
+        return []
+    return sorted(
+        found for form in FORMS for mark in form.marks for found in _found(text, form, mark)
+    )
+
+
+def hidden(text: str) -> str:
+    """Return a text of the same length, in which secrets are stars.
+
+    >>> hidden("export TOKEN=hf_abcdefghijklmnopqrstuvwxyz01234567")
+    'export TOKEN=hf_**********************************'
+    """
+    spans = spans_of(secrets_in(text))
+    if not spans:
+        return text
+    parts, at = [], 0
+    for start, end in spans:
+        parts += [text[at:start], _VISIBLE.sub(HIDDEN, text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def spans_of(secrets: Iterable[Secret]) -> list[tuple[int, int]]:
+    """Return what secrets cover: a private key may hold what looks like another one."""
+    spans: list[tuple[int, int]] = []
+    for secret in secrets:
+        if spans and secret.start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(secret.end, spans[-1][1]))
+        else:
+            spans.append((secret.start, secret.end))
+    return spans
+
+
+def _found(text: str, form: Form, mark: str) -> Iterator[Secret]:
+    at = text.find(mark)
+    while at >= 0:
+        match = None
+        if not (form.apart and at and text[at - 1].isalnum()):
+            match = form.pattern.match(text, at)
+        if match is not None and _is_secret(match[1], form):
+            yield Secret(match.start(1), match.end(1), form.kind)
+        at = text.find(mark, match.end() if match else at + len(mark))
+
+
+def _is_secret(text: str, form: Form) -> bool:
+    """Return whether a text is more than a placeholder; a password may be short."""
+    if form.kind == "password in a URL":
+        return not text.startswith(("$", "{", HIDDEN, "<", "%", ":"))
+    return len(set(text[:200])) >= VARIED
