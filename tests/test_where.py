@@ -570,7 +570,7 @@ def test_lines_and_rows_of_bad_rows_are_those_of_the_source_in_every_layout(
     elif name.endswith("csv"):
         head = "question,chosen,rejected,n,lang\n"
         body = [",".join(str(value) for value in row.values()) for row in made]
-        path.write_text(head + "\n".join([*body[:20], 'a,b,c,1,en,more', *body[20:]]) + "\n")
+        path.write_text(head + "\n".join([*body[:20], "a,b,c,1,en,more", *body[20:]]) + "\n")
     elif name.endswith("gz"):
         path.write_bytes(gzip.compress("\n".join(["{", "", *texts]).encode()))
     else:
