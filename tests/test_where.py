@@ -223,6 +223,7 @@ def test_cells_of_csv_are_texts(tmp_path: Path) -> None:
             "no key code in column lang in <memory>; no row has an object in lang",
         ),
         ("score >", "unable to parse 'score >' as Expr"),
+        ("order > 3", "a name that SQL takes in double quotes"),
         ("score > 3; score < 2", "unexpected token ';'"),
         ("  ", "it is empty"),
         ("-- nothing", "write an SQL expression"),
@@ -263,6 +264,22 @@ def test_what_is_no_condition_on_a_row_is_refused_in_one_line(where: str, said: 
     assert said in str(error.value)
     assert str(error.value).startswith(f'--where "{where}": ')
     assert "\n" not in str(error.value)
+
+
+def test_an_expression_may_have_many_parts_and_lines_and_not_too_many_levels() -> None:
+    assert kept(SCORED, " or ".join(f"score = {n}" for n in range(4, 300))) == [0, 2]
+    assert kept(SCORED, "score > 3\n  and lang = 'en'\n") == [0]
+    assert kept(SCORED, f"score in ({', '.join(map(str, range(4, 9000)))})") == [0, 2]
+    sums = " + ".join(["score"] * 200)
+    for where in (
+        " or ".join(["score = 1"] * 3000),
+        f"{sums} > 3",
+        f"{'(' * 9000}score = 1{')' * 9000}",
+    ):
+        with pytest.raises(OptionError) as error:
+            kept(SCORED, where)
+        assert len(str(error.value)) < 900
+        assert "\n" not in str(error.value)
 
 
 def test_names_of_functions_in_quotes_are_texts() -> None:

@@ -7,6 +7,7 @@ read.
 
 import io
 import json
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 import polars as pl
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.escaping import one_line
 from fmtkit.core.pickling import PickledByFields
 
 Path = tuple[str, ...]
@@ -87,6 +89,11 @@ _FUNCTIONS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Functions of one row, by polars' families."""
 _MOST_TRIES = 5**4
+_WIDTH = 300
+"""Characters of an expression, and of what polars says of it, in a message."""
+_FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for an expression, or for values that do not fit it."""
+_JOINED = {"And": operator.and_, "Or": operator.or_}
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _QUERY = re.compile(r"\bselect\b|\bread_\w+\s*\(", re.IGNORECASE)
 _CLOCK = re.compile(
@@ -99,7 +106,7 @@ _SEVERAL_ROWS = (
 _SUBQUERY = (
     "it has a subquery, but only columns of the row are read; list the values: lang in ('en', 'de')"
 )
-_EXAMPLE = "write an SQL expression such as score > 3 and lang = 'en'"
+_EXAMPLE = "write an SQL expression such as score > 3 and lang = 'en', a name that SQL takes in double quotes"
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class Condition(PickledByFields):
     def _tested(self, frame: pl.DataFrame, first: int, found: dict[int, Unfit]) -> pl.Series:
         try:
             return self._result(frame).cast(pl.Boolean).fill_null(value=False)
-        except pl.exceptions.PolarsError as error:
+        except _FAILURES as error:
             if frame.height == 1:
                 reason = _reason(error)
                 hint = "; TRY_CAST makes it NULL" if reason.startswith("conversion from") else ""
@@ -188,13 +195,9 @@ class Condition(PickledByFields):
         They are found by the parts of the expression that read no other column: to try all combinations for
         many columns would take too long.
         """
-        alone: dict[str, list[Any]] = {}
-        tree = json.loads(self._parsed[0].meta.serialize(format="json"))
-        names = _alone(tree, alone)
-        if len(self.paths) == 1:
-            alone = {name: [tree] for name in names}
+        _, names, alone = self._parsed
         found = []
-        for name in self._parsed[1].values():
+        for name in names.values():
             parts = [_expression(part) for part in alone.get(name, ())]
             fitting = (
                 dtype for dtype in UNKNOWN if all(_takes(part, name, dtype) for part in parts)
@@ -224,15 +227,15 @@ class Condition(PickledByFields):
         frame = self._frame([pl.Series([None], dtype=dtype) for dtype in types])
         try:
             made = self._result(frame).dtype
-        except pl.exceptions.PolarsError as error:
+        except _FAILURES as error:
             return _reason(error)
         if made in (pl.Boolean, pl.Null):
             return None
         return f"the expression is {_in_words(made)}{_NO_RESULT}"
 
     @cached_property
-    def _parsed(self) -> tuple[pl.Expr, dict[Path, str]]:
-        """Return the expression over a column for each path, and the names of these columns."""
+    def _parsed(self) -> tuple[pl.Expr, dict[Path, str], dict[str, list[Any]]]:
+        """Return the expression over a column for each path, their names, and its parts by `_alone`."""
         bare = _QUOTED.sub(" ", self.text)
         if not bare.strip() and not self.text.strip():
             self.refuse(f"it is empty; {_EXAMPLE}")
@@ -241,15 +244,19 @@ class Condition(PickledByFields):
         if clock := _CLOCK.search(bare):
             word = clock[0].rstrip("( ")
             self.refuse(f"{word} is another time in every run; write the date, as text in quotes")
+        names: dict[Path, str] = {}
         try:
             tree = json.loads(pl.sql_expr(self.text).meta.serialize(format="json"))
-        except pl.exceptions.PolarsError as error:
+            checked = self._checked(tree, names)
+            made, alone = _expression(checked), dict[str, list[Any]]()
+            used = _alone(checked, alone)
+        except RecursionError:
+            self.refuse("it is nested too deeply; list values with IN")
+        except _FAILURES as error:
             self.refuse(f"{_reason(error)}; {_EXAMPLE}")
-        names: dict[Path, str] = {}
-        checked = self._checked(tree, names)
         if not names:
             self.refuse(f"it names no column; {_EXAMPLE}")
-        return _expression(checked), names
+        return made, names, alone if len(used) > 1 else {name: [checked] for name in used}
 
     def _checked(self, node: Any, names: dict[Path, str]) -> Any:
         """Return a node with a column for each path; refuse one that looks at more than the row."""
@@ -276,7 +283,7 @@ class Condition(PickledByFields):
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise OptionError for the expression."""
-        raise OptionError(f'--where "{self.text}": {reason}')
+        raise OptionError(f'--where "{one_line(self.text, _WIDTH)}": {reason}')
 
 
 _RESULT = "the result"
@@ -302,6 +309,11 @@ def _path(node: Any) -> Path | None:
 
 
 def _expression(node: Any) -> pl.Expr:
+    # Polars reads back about 40 levels; long chains of AND and OR have more.
+    body = node.get("BinaryExpr", {})
+    if body.get("op") in _JOINED:
+        joined: pl.Expr = _JOINED[body["op"]](_expression(body["left"]), _expression(body["right"]))
+        return joined
     return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
 
 
@@ -325,7 +337,7 @@ def _takes(expression: pl.Expr, name: str, dtype: pl.DataType) -> bool:
     frame = pl.DataFrame([pl.Series(name, [None], dtype=dtype)])
     try:
         frame.with_columns(expression.alias(_RESULT))
-    except pl.exceptions.PolarsError:
+    except _FAILURES:
         return False
     return True
 
@@ -350,10 +362,10 @@ def _as_sql(path: Path) -> str:
     return ".".join(key if re.fullmatch(r"[A-Za-z_]\w*", key) else f'"{key}"' for key in path)
 
 
-def _reason(error: pl.exceptions.PolarsError) -> str:
+def _reason(error: BaseException) -> str:
     """Return what polars says, without the plan in which it happened."""
     said = re.split(r"\n+(?:This error occurred|Resolved plan|Try increasing)", str(error))[0]
-    return " ".join(_COLUMN.sub("", said).split()).rstrip(".")
+    return one_line(" ".join(_COLUMN.sub("", said).split()).rstrip("."), _WIDTH)
 
 
 _COLUMN = re.compile(r" in column 'column \d+'")
