@@ -90,6 +90,9 @@ def test_columns_of_any_name_are_questions_and_answers_where_one_of_two_asks(nam
     assert (best.converter.name, certainty(sample)) == ("question_answer", "unsure")
     assert best.mapping == {"question": names[0], "answer": names[1]}
     assert (
+        detection.detect([{"a.b": row[names[0]], names[1]: row[names[1]]} for row in sample]) == []
+    )
+    assert (
         detection.detect([row | {"c": text} for row, text in zip(sample, PASSAGES, strict=True)])
         == []
     )

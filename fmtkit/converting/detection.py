@@ -589,10 +589,9 @@ def _questions(converters: Sequence[Converter], sample: Sequence[Row]) -> list[F
 
     None where a third column could be turns, or where both ask.
     """
-    columns = {n: [row.get(n) for row in sample] for n in _names(sample) if "." not in n}
-    open_ones = open_columns(sample, (), beside="messages")
-    texts = {one.name: columns[one.name] for one in open_ones if one.could_be in TEXTS}
-    if len(texts) != 2 or not all(isinstance(v, str) for held in texts.values() for v in held):
+    grave = [one.name for one in open_columns(sample, (), beside="messages") if one.is_grave]
+    texts = {name: [row.get(name) for row in sample] for name in grave if "." not in name}
+    if len(grave) != 2 or len(texts) != 2 or not all(map(_are_prose, texts.values())):
         return []
     asking = {name: sum(map(_asks, held)) / len(held) for name, held in texts.items()}
     (answer, least), (question, most) = sorted(asking.items(), key=lambda one: one[1])
@@ -604,6 +603,12 @@ def _questions(converters: Sequence[Converter], sample: Sequence[Row]) -> list[F
     mapping = {"question": question, "answer": answer}
     tried = (fit(c, sample, mapping) for c in taking if c.table == "Completion")
     return [found for found in tried if found.is_good][:1]
+
+
+def _are_prose(values: Sequence[Any]) -> bool:
+    """Return whether all values are texts, and prose."""
+    texts = [value for value in values if isinstance(value, str)]
+    return len(texts) == len(values) and is_prose(texts)
 
 
 def _asks(text: Any) -> bool:
