@@ -266,6 +266,19 @@ def test_a_letter_of_choices_that_nobody_reads_is_no_answer(tmp_path, names, let
         fmtkit.convert(path, None)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"options": ["three", "seven"]},
+        {"choices": {"A": "three", "B": "seven"}},
+        {"A": "three", "B": "seven"},
+    ],
+)
+def test_a_letter_of_listed_choices_is_no_answer(tmp_path, beside):
+    rows = [{"question": q, "answer": a} | beside for q, a in zip(QUESTIONS, "BAB", strict=True)]
+    assert not guessed(written(rows, tmp_path))
+
+
 @pytest.mark.parametrize("name", ["messages_display", "input", "对话"])
 def test_a_dialog_as_text_is_read_by_its_marks_and_else_named(tmp_path, name):
     texts = ["USER: Hi\nASSISTANT: Ho", "USER: So\nASSISTANT: No", "USER: A\nASSISTANT: B"]

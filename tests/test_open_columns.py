@@ -83,6 +83,38 @@ def test_rows_that_follow_others_are_no_guess_and_the_column_that_says_so_is_nam
         fmtkit.convert(str(path), None)
 
 
+@pytest.mark.parametrize("names", [("frage", "antwort"), ("问题", "回答"), ("col1", "col2")])
+def test_columns_of_any_name_are_questions_and_answers_where_one_of_two_asks(names):
+    sample = [dict(zip(names, row, strict=True)) for row in zip(ASKED, SAID, strict=True)]
+    best = detection.detect(sample)[0]
+    assert (best.converter.name, certainty(sample)) == ("question_answer", "unsure")
+    assert best.mapping == {"question": names[0], "answer": names[1]}
+    assert (
+        detection.detect([{"a.b": row[names[0]], names[1]: row[names[1]]} for row in sample]) == []
+    )
+    assert (
+        detection.detect([row | {"c": text} for row, text in zip(sample, PASSAGES, strict=True)])
+        == []
+    )
+    assert (
+        detection.detect(
+            [{names[0]: said, names[1]: text} for said, text in zip(SAID, PASSAGES, strict=True)]
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("name", ["summary", "response", "answer"])
+def test_a_short_text_that_is_named_as_a_reply_is_no_title_of_a_text(name):
+    sample = [{"text": asked * 9, name: said} for asked, said in zip(ASKED, SAID, strict=True)]
+    assert all(found.converter.required != {"text"} for found in detection.detect(sample))
+
+
+@pytest.mark.parametrize("held", [[None, 2, 1], [None, 42, 40], ["", "b", "c"]], ids=str)
+def test_numbers_that_are_also_those_of_rows_refuse_nothing(held):
+    assert detection.detect(rows(id=[40, 41, 42], rating=held))
+
+
 @pytest.mark.parametrize("name", ["parent_id", "vorgänger", "上级"])
 def test_a_column_that_names_other_rows_in_every_row_is_open(name):
     sample = rows(key=["m1", "m2", "m3"], **{name: ["m2", "m1", "m2"]})

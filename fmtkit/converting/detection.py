@@ -22,6 +22,7 @@ from fmtkit.converting.near_misses import (
     is_message,
     likeness,
     proposal,
+    replies,
     spelled,
     spelling,
     values_by_path,
@@ -213,7 +214,7 @@ def fit(
             return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
         sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
     read = spelled(converter, options or {})
-    told = type_options.resolve(converter, {}, options or {}).values
+    told = type_options.resolve(converter, {}, options).values if options else converter.options
     binding = bind(read, sample, mapping=mapping or {}, options=told)
     missing = missing_columns(binding, sample)
     if missing or not sample:
@@ -304,11 +305,9 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         there = [found for found in there if not found.unread]
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
-        there = (
-            _transcripts(asked, sample) or _plain_text(sample)
-            if tables is None or "Conversation" in tables
-            else []
-        )
+        there = _questions(asked, sample)
+        if not there and (tables is None or "Conversation" in tables):
+            there = _transcripts(asked, sample) or _plain_text(sample)
     there = _without_choices(_without_turns(there, whole), whole)
     return _with_open(sorted(there, key=Fit.rank), whole)
 
@@ -400,7 +399,7 @@ def _speakers(found: Fit, sample: Sequence[Row]) -> str:
     asked, said = ([t for d in dialogs for t in d[start::2]] for start in (0, 1))
     if not dialogs or not all(isinstance(text, str) for text in (*asked, *said)):
         return NAMED
-    questions = sum(text.rstrip().endswith(("?", "？", "؟")) for text in said)
+    questions = sum(map(_asks, said))
     longer = sum(map(len, said)) * len(asked) >= LONGER * sum(map(len, asked)) * len(said)
     return ASSUMED if said and longer and questions <= HARDLY * len(said) else UNKNOWN
 
@@ -560,14 +559,20 @@ def _numbered(
 def _without_lossy_text(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     """Return the fits without those of plain text beside which something else could be turns."""
     texts = [found for found in fits if found.converter.required == {"text"}]
-    lossy = {id(found) for found in texts if _loses_turns(found, sample)}
-    return [found for found in fits if id(found) not in lossy]
+    # All of them read the same column.
+    if not texts or not _loses_turns(texts[0], sample):
+        return [*fits]
+    return [found for found in fits if found.converter.required != {"text"}]
 
 
 def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
-    """Return whether a column beside plain text could be turns, or says which row a text follows."""
+    """Return whether a column beside plain text could be turns, or says which row a text follows.
+
+    A short text may be its title, but not one that is named as an answer or a summary.
+    """
     others = open_beside(text.converter, text.mapping, sample)
-    return any(one.is_grave and one.could_be in TEXTS | {PARENT} for one in others)
+    turns = (one for one in others if one.could_be in TEXTS | {PARENT})
+    return any(one.is_grave or replies(one.name) for one in turns)
 
 
 def _transcripts(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
@@ -579,7 +584,40 @@ def _transcripts(converters: Sequence[Converter], sample: Sequence[Row]) -> list
     return [one for one in fits if one.is_good]
 
 
+def _questions(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
+    """Read two columns of text, of which one asks, as questions and answers, whatever their names.
+
+    None where a third column could be turns, or where both ask.
+    """
+    grave = [one.name for one in open_columns(sample, (), beside="messages") if one.is_grave]
+    texts = {name: [row.get(name) for row in sample] for name in grave if "." not in name}
+    if len(grave) != 2 or len(texts) != 2 or not all(map(_are_prose, texts.values())):
+        return []
+    asking = {name: sum(map(_asks, held)) / len(held) for name, held in texts.items()}
+    (answer, least), (question, most) = sorted(asking.items(), key=lambda one: one[1])
+    if most < TRUSTED or least > HARDLY:
+        return []
+    taking = [
+        c for c in converters if {"question", "answer"} <= c.columns.keys() and not c.required
+    ]
+    mapping = {"question": question, "answer": answer}
+    tried = (fit(c, sample, mapping) for c in taking if c.table == "Completion")
+    return [found for found in tried if found.is_good][:1]
+
+
+def _are_prose(values: Sequence[Any]) -> bool:
+    """Return whether all values are texts, and prose."""
+    texts = [value for value in values if isinstance(value, str)]
+    return len(texts) == len(values) and is_prose(texts)
+
+
+def _asks(text: Any) -> bool:
+    """Return whether a text is a question, in any script."""
+    return isinstance(text, str) and text.rstrip().endswith(("?", "？", "؟"))
+
+
 def _names(sample: Sequence[Row]) -> list[str]:
+    """Return the names of the columns of rows."""
     return list(dict.fromkeys(name for row in sample for name in row))
 
 

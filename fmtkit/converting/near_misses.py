@@ -6,7 +6,7 @@ rows before anyone sees it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -170,11 +170,11 @@ def proposal(
     """
     columns = values_by_path(sample)
     verdicts = _verdicts(sample, columns)
-    replies = {name for name in _replies(converter.columns) if converter.path(name) in verdicts}
+    judging = {n for n in converter.columns if replies(n) and converter.path(n) in verdicts}
     there = {
         name
         for name, kind in converter.columns.items()
-        if name not in replies and _holds(kind, columns.get(converter.path(name), ()))
+        if name not in judging and _holds(kind, columns.get(converter.path(name), ()))
     }
     there |= given.keys()
     own = {given.get(name, converter.path(name)).partition(".")[0] for name in there}
@@ -206,11 +206,6 @@ def proposal(
     return found
 
 
-def _replies(names: Iterable[str]) -> list[str]:
-    """Return the names of replies among the parameters of a converter."""
-    return [name for name in names if _head(name) in _SAID]
-
-
 def _verdicts(sample: Sequence[Row], columns: Mapping[str, Sequence[Any]]) -> set[str]:
     """Return the columns with the same word of praise or blame in all of several rows that differ.
 
@@ -233,8 +228,8 @@ def _has_evidence(converter: Converter, name: str, path: str) -> bool:
     if converter.makes in (Preference, Ranking):
         return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
     groups = [{name} for name in converter.required] + [{*group} for group in converter.any_of]
-    replies = sum(all(head_of(one) in _SAID for one in group) for group in groups)
-    return replies < 2 or likeness(name, path) >= CLOSE
+    count = sum(all(head_of(one) in _SAID for one in group) for group in groups)
+    return count < 2 or likeness(name, path) >= CLOSE
 
 
 def values_by_path(sample: Sequence[Row]) -> dict[str, list[Any]]:
@@ -330,6 +325,11 @@ def likeness(name: str, path: str) -> float:
 def asks(name: str) -> bool:
     """Return whether a column is named as what somebody asks: a question, a prompt, a problem."""
     return _head(name) in _ASKED
+
+
+def replies(name: str) -> bool:
+    """Return whether a column is named as what somebody answers: a response, a summary."""
+    return _head(name) in _SAID
 
 
 def _singular(name: str) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def _ballots(
         if 1 < len(several) <= MOST_VOTES:
             yield sorted(several)
         for name in beside:
-            if word in words_of(name) and not _stems(name) & REPLIES:
+            if word in words_of(name):
                 yield [name]
 
 

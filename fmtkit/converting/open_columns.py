@@ -155,7 +155,16 @@ def parents(sample: Sequence[Row]) -> tuple[str, ...]:
     columns = {name: [row.get(name) for row in sample] for name in names}
     known = _Known(sample, set(), columns, "messages")
     starts = (n for n, held in columns.items() if any(v in (None, "") for v in held))
-    return tuple(name for name in starts if _follows(name, columns[name], known))
+    return tuple(name for name in starts if _comes_after(name, columns[name], known))
+
+
+def _comes_after(name: str, values: Sequence[Any], known: "_Known") -> bool:
+    """Return whether each row follows an earlier one by name: a rating may be the number of any row."""
+    there = [(i, str(v)) for i, v in enumerate(values) if v not in (None, "")]
+    if all(_is_scale(v) for _, v in there) or not _follows(name, values, known):
+        return False
+    others = (places for other, places in known.ids.items() if other != name)
+    return any(all(places.get(v, i) < i for i, v in there) for places in others)
 
 
 def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
@@ -167,6 +176,8 @@ def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
     columns = {n: [row[n] for row in sample if row.get(n) not in (None, "")] for n in names}
     letters = [n for n, held in columns.items() if held and all(map(_is_letter, held))]
     listed = [n for n, held in columns.items() if held and all(map(_lists_choices, held))]
+    # A table may have a column for each choice.
+    listed += [n for n in ("A", "a") if {n, chr(ord(n) + 1)} <= columns.keys()]
     return (letters[0], listed[0]) if letters and listed else None
 
 
@@ -175,8 +186,13 @@ def _is_letter(value: Any) -> bool:
 
 
 def _lists_choices(value: Any) -> bool:
-    """Return whether a text holds choices with their letters: `A) 3 B) 4`."""
-    found = _CHOICE.findall(value) if isinstance(value, str) else []
+    """Return whether a value holds choices: a text with their letters, `A) 3 B) 4`, or a list of texts."""
+    held = decoded(value)
+    if isinstance(held, Mapping):
+        held = [text for text in held.values() if text is not None]
+    if isinstance(held, list):
+        return len(held) > 1 and all(isinstance(item, str | Mapping) for item in held)
+    found = _CHOICE.findall(held) if isinstance(held, str) else []
     return len(found) > 1 and [letter.upper() for letter in found] == list(
         "ABCDEFGHIJ"[: len(found)]
     )

@@ -110,7 +110,7 @@ _NO_HEADS = frozenset(
 """Last words that say nothing: `response_text` is a response, `human_ref_A` what a human wrote."""
 _WHO = frozenset({"user", "human", "assistant", "bot"})
 """Last words of columns that hold what someone said, or who that was."""
-_ACCOUNT = re.compile(r"(?=.*\d)[\w@.:+-]+$|[\w.+-]+@[\w.-]+$|[0-9A-Z]{6,}$")
+_ACCOUNT = re.compile(r"(?=.*\d)[\w@.:+-]+$|@\w+$|[\w.+-]+@[\w.-]+$|[0-9A-Z]{6,}$")
 """What stands for a person: one word with a digit in it, an address."""
 _NUMBERS = frozenset({"id", "len", "length", "num", "rating", "ratings", "score", "scores"})
 """Words in the names of columns that only count or rate something."""
