@@ -89,6 +89,7 @@ def test_a_secret_is_found_and_hidden_where_it_is(kind, lead, rest):
     assert_hidden(hidden(text))
     assert_hidden(public(text))
     assert hidden(hidden(text)) == hidden(text)
+    assert_hidden(hidden(json.dumps(f"line\n{lead}{rest}\n")))
     assert hidden(text).startswith("é👩‍👩‍👧‍👦 (")
     assert hidden(text).endswith(" and more")
 
@@ -197,6 +198,33 @@ def test_answers_of_a_run_are_shown_without_secrets():
     for chunk in re.findall(r'id="chunk-\d+">([^<]+)<', page):
         assert_hidden(gzip.decompress(base64.b64decode(chunk)).decode())
     assert_hidden(page)
+    assert_hidden(samples_page._table([row]))
+
+
+@pytest.mark.parametrize("before", [0, 100, 465, 480, 495])
+def test_a_secret_is_hidden_where_what_is_shown_of_a_row_ends_within_it(tmp_path, before):
+    """Eight characters of it are enough to know whose it is."""
+    secret = "".join(SECRETS["GitHub token"])
+    rows = [
+        {
+            "question": "x" * before + secret,
+            "chosen": "a",
+            "rejected": "b",
+        }
+    ]
+    rows.append({"question": "x" * before + secret, "chosen": 1, "rejected": "b"})
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    inspection = run(str(path), InspectOptions(type="intel", rows=(0, 1)))
+    for text in (json.dumps(inspection.survey.as_dict()), html.render(inspection)):
+        assert secret_of("GitHub token")[:8] not in text
+
+
+def test_a_validation_shows_no_secret_in_its_messages(leaky, capsys):
+    for more in (["--json"], []):
+        done = runs.fmtkit(capsys, "validate", leaky, "-t", "openai", *more)
+        assert "**" in done.out
+        assert_hidden(done.out + done.err)
 
 
 def test_an_error_shows_no_key():

@@ -13,6 +13,8 @@ HIDDEN = "*"
 """What is shown for each character of a secret, so that places in the text stay what they are."""
 LEAST = 12
 """Characters of the shortest text with a secret in it."""
+AHEAD = 1_000
+"""Characters after a cut that show whether a secret begins before it."""
 VARIED = 6
 """Different characters that a secret has at least: `sk-xxxxxxxx` is a placeholder."""
 
@@ -41,6 +43,7 @@ FORMS = (
         "GitHub token",
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         re.compile(r"(?:gh[pousr]|github_pat)_([A-Za-z0-9_]{30,})"),
+        apart=False,
     ),
     Form("GitLab token", ("glpat-",), re.compile(rf"glpat-({_WORD}{{20,}})")),
     Form("Hugging Face token", ("hf_",), re.compile(r"hf_([A-Za-z0-9]{30,})")),
@@ -56,11 +59,13 @@ FORMS = (
         "Slack token",
         ("xox", "xapp-"),
         re.compile(r"(?:xox[abeoprs]|xapp)-([A-Za-z0-9-]{10,})"),
+        apart=False,
     ),
     Form(
         "Stripe key",
         ("sk_live_", "rk_live_"),
         re.compile(r"[sr]k_live_([A-Za-z0-9]{16,})"),
+        apart=False,
     ),
     Form("npm token", ("npm_",), re.compile(r"npm_([A-Za-z0-9]{36,})")),
     Form("PyPI token", ("pypi-Ag",), re.compile(rf"pypi-({_WORD}{{50,}})")),
@@ -95,6 +100,7 @@ FORMS = (
 )
 MARKS = tuple(dict.fromkeys(mark for form in FORMS for mark in form.marks))
 """What a text with a secret has at least one of."""
+_ESCAPES = frozenset({r"\n", r"\r", r"\t"})
 _VISIBLE = re.compile(r"\S")
 
 
@@ -132,6 +138,11 @@ def hidden(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+def beginning(text: str, length: int) -> str:
+    """Return the first characters, hidden before the cut: the beginning of a key does not look like one."""
+    return hidden(text[: length + AHEAD])[:length]
+
+
 def spans_of(secrets: Iterable[Secret]) -> list[tuple[int, int]]:
     """Return what secrets cover: a private key may hold what looks like another one."""
     spans: list[tuple[int, int]] = []
@@ -147,11 +158,16 @@ def _found(text: str, form: Form, mark: str) -> Iterator[Secret]:
     at = text.find(mark)
     while at >= 0:
         match = None
-        if not (form.apart and at and text[at - 1].isalnum()):
+        if not form.apart or _is_apart(text, at):
             match = form.pattern.match(text, at)
         if match is not None and _is_secret(match[1], form):
             yield Secret(match.start(1), match.end(1), form.kind)
         at = text.find(mark, match.end() if match else at + len(mark))
+
+
+def _is_apart(text: str, at: int) -> bool:
+    """Return whether no word goes on at a place; the letter of an escape of JSON belongs to none."""
+    return not text[at - 1 : at].isalnum() or text[at - 2 : at] in _ESCAPES
 
 
 def _is_secret(text: str, form: Form) -> bool:

@@ -22,7 +22,7 @@ from fmtkit.converting.rendered_texts import rendered_as
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
-from fmtkit.core.secret_keys import hidden
+from fmtkit.core.secret_keys import beginning
 from fmtkit.core.tables import carried
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
@@ -238,8 +238,7 @@ def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[
     """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
     firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
     texts = (json.dumps(row, ensure_ascii=False, default=str) for row in firsts)
-    # Hidden before it is cut: the beginning of a key does not look like one.
-    shown = tuple(hidden(text[: 2 * RAW_SHOWN])[:RAW_SHOWN] for text in texts)
+    shown = tuple(beginning(text, RAW_SHOWN) for text in texts)
     if best is None:
         return {"first_rows": shown, "guessed": chosen is None}
     sure = detection.least([found[0].certainty for found in opened.guesses if found])

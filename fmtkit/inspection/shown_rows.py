@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.errors import FmtkitError
-from fmtkit.core.secret_keys import hidden, secrets_in, spans_of
+from fmtkit.core.secret_keys import beginning, hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
@@ -211,5 +211,5 @@ def details_of(row: Mapping[str, Any]) -> dict[str, Any]:
         text = (
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         )
-        found[written_name(name)] = text if len(text) <= 500 else text[:500] + "…"
+        found[written_name(name)] = text if len(text) <= 500 else beginning(text, 500) + "…"
     return found

@@ -15,7 +15,7 @@ from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.converting.unfitting import unfitting, unread
 from fmtkit.core.codes import Reject
-from fmtkit.core.secret_keys import hidden
+from fmtkit.core.secret_keys import AHEAD, beginning, hidden, secrets_in
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
 from fmtkit.inspection.collector import RowStatistics, Viewer
@@ -86,9 +86,10 @@ class BadRows:
 
 def bad_row(place: Place, reject: Reject) -> BadRow:
     """Return a reject as a bad row of a survey."""
-    # Hidden before it is cut: the beginning of a key does not look like one.
-    raw = hidden(reject.raw[: 2 * RAW_SHOWN].decode("utf-8", "backslashreplace"))
-    return BadRow(place, reject.code, reject.column, hidden(reject.message), raw[:RAW_SHOWN])
+    raw = reject.raw[:RAW_SHOWN].decode("utf-8", "backslashreplace")
+    longer = reject.raw[: RAW_SHOWN + AHEAD].decode("utf-8", "backslashreplace")
+    shown = beginning(longer, len(raw)) if secrets_in(longer) else raw
+    return BadRow(place, reject.code, reject.column, hidden(reject.message), shown)
 
 
 @dataclass(frozen=True)

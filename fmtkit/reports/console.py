@@ -15,6 +15,7 @@ from fmtkit.converting.ledger import TERMS
 from fmtkit.converting.progress_bar import in_bytes, may_be_terminal
 from fmtkit.core.codes import REASONS, WARNINGS
 from fmtkit.core.escaping import counted, one_line, visible
+from fmtkit.core.secret_keys import hidden
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -130,8 +131,8 @@ def _plain(part: Part) -> list[str]:
 
 
 def print_json(value: object) -> None:
-    """Print JSON on stdout, indented."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    """Print JSON on stdout, indented, with the secrets in it hidden."""
+    text = hidden(json.dumps(value, ensure_ascii=False, indent=2))
     # Half a surrogate pair, in the name of a column or a file, cannot be printed but as an escape.
     sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
-from fmtkit.core.secret_keys import hidden
+from fmtkit.core.secret_keys import beginning
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
 from fmtkit.inspection.row_fetch import RowFetch, spread
@@ -144,8 +144,7 @@ def _opening(side: ShownSide) -> str:
 
 
 def _words(text: str) -> str:
-    # Hidden before it is cut: the beginning of a key does not look like one.
-    return " ".join(hidden(text[: 8 * TITLE])[: 4 * TITLE].split())[:TITLE]
+    return " ".join(beginning(text, 4 * TITLE).split())[:TITLE]
 
 
 def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core import atomic
+from fmtkit.core.secret_keys import beginning, hidden
 from fmtkit.reports import page
 from fmtkit.training.rl.online.samples import FILE, REWARD, Row
 
@@ -62,10 +63,14 @@ def _index(rows: Sequence[Row], names: Sequence[str], *, counted: bool) -> list[
                 bool(row.get("cut")),
                 row.get("masked"),
                 group,
-                " ".join(" ".join(text for _, text in messages)[: 4 * _TITLE].split())[:_TITLE],
+                _titled(" ".join(text for _, text in messages)),
             ]
         )
     return entries
+
+
+def _titled(text: str) -> str:
+    return " ".join(beginning(text, 4 * _TITLE).split())[:_TITLE]
 
 
 def _packed(row: Row) -> dict[str, Any]:
@@ -73,13 +78,13 @@ def _packed(row: Row) -> dict[str, Any]:
     return {
         "prompt": [_cut(*message) for message in _said_of(row["prompt"])],
         "completion": [_cut(*message) for message in _said_of(row["completion"])],
-        "extra": {name: value[:_LONGEST] for name, value in extra.items()},
+        "extra": {name: beginning(value, _LONGEST) for name, value in extra.items()},
     }
 
 
 def _cut(role: str, text: str) -> tuple[str, str, int]:
     """Return role and text, truncated, and how many characters were cut."""
-    return role, text[:TEXT_SHOWN], max(len(text) - TEXT_SHOWN, 0)
+    return role, beginning(text, TEXT_SHOWN), max(len(text) - TEXT_SHOWN, 0)
 
 
 def section(run: Path) -> str:
@@ -114,7 +119,9 @@ def _shown(value: object) -> str:
     if not isinstance(value, str):
         return "" if value is None else str(value)
     text = "\n".join(f"{role}: {content}" if role else content for role, content in _said_of(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
+    if len(text) <= _LONGEST:
+        return hidden(text)
+    return f"{beginning(text, _LONGEST)} … ({len(text)} characters)"
 
 
 def _said_of(text: str) -> list[tuple[str, str]]:
