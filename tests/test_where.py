@@ -311,6 +311,21 @@ def test_a_column_may_begin_late_or_be_in_one_of_the_files(tmp_path: Path) -> No
         report([other, late], "zzz > 3")
 
 
+def test_rows_that_begin_after_many_blocks_decide_how_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmtkit.converting.preparation._SAMPLE_BLOCKS", 1)
+    other = {"messages": [{"role": "user", "content": "x" * 9000}], "kind": "chat"}
+    made = [*[other] * 3000, *rows(*[{"kind": "pair", "system": "Be kind."}] * 3)]
+    source = lines(tmp_path / "rows.jsonl", made)
+    table = fmtkit.table(source, "intel", where="kind = 'pair'", on_error="fail")
+    assert table.num_rows == 3
+    assert table.to_pylist()[0]["prompt"][0] == {"role": "system", "content": "Be kind."}
+    survey = fmtkit.inspect(source, where="kind = 'pair'")
+    assert survey.best_guess == "intel"
+    assert (survey.ledger["converted"], survey.ledger["filtered"]) == (3, 3000)
+
+
 def test_a_run_of_which_every_row_is_left_out_says_so(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     with pytest.raises(

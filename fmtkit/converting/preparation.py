@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -576,13 +576,20 @@ def sample_of(source: AnySource) -> list[Row]:
     """Return the valid rows at the start of a source, for choosing a converter and its shapes."""
     block = source.first_block()
     sample = [] if block is None else _sound_rows(block, detection.SAMPLE_ROWS)
-    if sample or block is None:
+    # Of the rows that --where takes few may be in the first block, or none in many blocks.
+    is_filtered = source.row_filter is not None
+    enough = detection.SAMPLE_ROWS if is_filtered and not source.once else 1
+    if len(sample) >= enough or block is None:
         return sample
     # The source begins with rows that are not JSON, or with one too long to be held.
     source.keep()
-    later = islice(source.blocks(1), _SAMPLE_BLOCKS)
-    found = (_sound_rows(block, detection.SAMPLE_ROWS) for block in later)
-    return next((rows for rows in found if rows), [])
+    for number, later in enumerate(source.blocks(1)):
+        if number >= _SAMPLE_BLOCKS and (sample or not is_filtered):
+            break
+        sample += _sound_rows(later, detection.SAMPLE_ROWS - len(sample))
+        if len(sample) >= enough:
+            break
+    return sample
 
 
 def _sound_rows(block: Block, count: int | None = None) -> list[Row]:
@@ -661,7 +668,7 @@ def _converter(
             raise ColumnMismatchError(f"type {name.source} does not fit: {within}") from None
         block = source.first_block()
         # A column may begin after the sample; it is missing only if the whole block has none.
-        return choose(sample if block is None else _sound_rows(block))
+        return choose((_sound_rows(block) if block is not None else []) or sample)
 
 
 def _check_mapped(

@@ -8,6 +8,7 @@ depends on that row alone, also where a column holds a number in one row and a t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ from fmtkit.sources.strict import parse
 _TRIED_ROWS = 200
 """Rows at the start of a source by which an expression is tried."""
 _GREATEST = 2**63
+_LISTED = 20
+"""Columns that a message lists."""
+_FOUND = "\0found"
+"""In place of a key that was looked for."""
 
 
 def keep_where(sources: Sequence[Source], where: str | None) -> list[Source]:
@@ -48,32 +53,46 @@ def keep_where(sources: Sequence[Source], where: str | None) -> list[Source]:
     if where is None:
         return list(sources)
     made = Where(Condition(where))
-    blocks = [(source, block) for source in sources if (block := source.first_block()) is not None]
-    _check_columns(made, sources, [block for _, block in blocks])
-    _check_values(made, blocks)
+    _check_columns(made, sources)
+    _check_values(made, sources)
     return [replace(source, row_filter=made) for source in sources]
 
 
-def _check_columns(where: "Where", sources: Sequence[Source], blocks: Sequence[Block]) -> None:
+def _first_blocks(sources: Iterable[Source]) -> Iterator[tuple[Source, Block]]:
+    """Read the start of each source when it is asked for: there may be many."""
+    for source in sources:
+        if (block := source.first_block()) is not None:
+            yield source, block
+
+
+def _check_columns(where: "Where", sources: Sequence[Source]) -> None:
     """Raise OptionError where the condition names what no row has."""
-    names: dict[str, Any] = {}
-    for block in blocks:
+    paths = where.condition.paths
+    missing, names = {path[0] for path in paths}, dict[str, Any]()
+    for _, block in _first_blocks(sources):
         names |= kinds_of_block(block)
-    missing = [path for path in where.condition.paths if path[0] not in names]
+        missing -= {*names}
+        if not missing:
+            break
     if missing and names:
         # A column of JSON rows may begin anywhere.
         names |= kinds_of_columns([one for one in sources if one.schema is None])
-        for path in missing:
+        for path in paths:
             _refuse_missing(where, path[:1], names, sources)
-    for path in where.condition.paths:
+    for path in paths:
         if len(path) > 1 and path[0] in names:
-            find = _Keys(path)
-            keys = _first_and_all(map(find, blocks))
-            if "" not in keys:
-                later: dict[str, None] = scan_blocks(sources, None, find, _first_and_all)
-                keys |= later
-            if "" not in keys:
-                _refuse_missing(where, path, keys, sources)
+            _check_keys(where, path, sources)
+
+
+def _check_keys(where: "Where", path: Path, sources: Sequence[Source]) -> None:
+    """Raise OptionError where no row has a value at a path inside of a column."""
+    find = _Keys(path)
+    keys = _first_and_all(find(block) for _, block in _first_blocks(sources))
+    if _FOUND not in keys:
+        later: dict[str, None] = scan_blocks(sources, None, find, _first_and_all)
+        keys |= later
+    if _FOUND not in keys:
+        _refuse_missing(where, path, keys, sources)
 
 
 def _refuse_missing(
@@ -85,16 +104,17 @@ def _refuse_missing(
     near = near_match(path[-1], known)
     within = ".".join(path[:-1])
     what = f"key {path[-1]} in column {within}" if within else f"column {path[-1]}"
-    listed = f"the {'keys' if within else 'columns'} are {', '.join(known)}" if known else ""
+    names = [*islice(known, _LISTED), *["..."] * (len(known) > _LISTED)]
+    listed = f"the {'keys' if within else 'columns'} are {', '.join(names)}" if known else ""
     hint = f"did you mean {near}?" if near else listed or f"no row has an object in {within}"
     more = f" and {len(sources) - 1} more" if sources[1:] else ""
     where.condition.refuse(f"no {what} in {sources[0].name}{more}; {hint}")
 
 
-def _check_values(where: "Where", blocks: Iterable[tuple[Source, Block]]) -> None:
+def _check_values(where: "Where", sources: Iterable[Source]) -> None:
     """Raise OptionError where the condition can be tested on none of the first rows."""
     first: tuple[str, Unfit] | None = None
-    for source, block in blocks:
+    for source, block in _first_blocks(sources):
         judged = where.judge(block.head(_TRIED_ROWS)[0].records())
         if judged.tested:
             return
@@ -106,7 +126,7 @@ def _check_values(where: "Where", blocks: Iterable[tuple[Source, Block]]) -> Non
 
 @dataclass(frozen=True)
 class _Keys:
-    """Finds the keys beside the last one of a path in the rows of a block; "" stands for that one itself."""
+    """Finds the keys beside the last one of a path in the rows of a block, or _FOUND where it is there."""
 
     path: Path
 
@@ -121,7 +141,7 @@ class _Keys:
                 holder = holder.get(key) if isinstance(holder, Mapping) else None
             if isinstance(holder, Mapping):
                 if self.path[-1] in holder:
-                    return {"": None}
+                    return {_FOUND: None}
                 found |= dict.fromkeys(holder)
         return found
 
@@ -133,7 +153,7 @@ class _Keys:
                 return {}
             holder = holder.field(place).type
         names = [entry.name for entry in holder] if pa.types.is_struct(holder) else []
-        return {"": None} if self.path[-1] in names else dict.fromkeys(names)
+        return {_FOUND: None} if self.path[-1] in names else dict.fromkeys(names)
 
 
 def _first_and_all(found: Iterable[dict[str, None]]) -> dict[str, None]:
@@ -141,7 +161,7 @@ def _first_and_all(found: Iterable[dict[str, None]]) -> dict[str, None]:
     keys: dict[str, None] = {}
     for one in found:
         keys |= one
-        if "" in one:
+        if _FOUND in one:
             break
     return keys
 

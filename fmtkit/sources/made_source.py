@@ -7,6 +7,7 @@ from functools import cached_property
 
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.sources.blocks import Block
+from fmtkit.sources.filtered import RowFilter
 from fmtkit.sources.source import Source
 from fmtkit.sources.spooling import BlockFile
 
@@ -40,6 +41,11 @@ class MadeSource(PickledByFields, ABC):
     def size(self) -> int | None:
         """Return the size of the source itself."""
         return self.source.size
+
+    @property
+    def row_filter(self) -> RowFilter | None:
+        """Return which rows of the source itself are read."""
+        return self.source.row_filter
 
     @property
     def hashed(self) -> bool:
