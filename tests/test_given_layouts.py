@@ -12,7 +12,7 @@ import fmtkit
 from fmtkit.core.errors import FmtkitError
 
 GIVEN = Path(__file__).parents[2] / "shared" / "data" / "layouts"
-RIGHT = 113
+RIGHT = 114
 """Layouts that are right today, of 115: fewer is a step back."""
 TRUSTED = 0.60
 """Share of the layouts converted right whose guess says so: below it the words mean nothing."""

@@ -279,6 +279,21 @@ def test_a_letter_of_listed_choices_is_no_answer(tmp_path, beside):
     assert not guessed(written(rows, tmp_path))
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"train_messages": [[USER, BOT]]},
+        {"turns": [USER, BOT]},
+        {"chat": [USER, BOT]},
+    ],
+)
+def test_an_object_that_holds_turns_is_not_read_for_two_of_its_fields(tmp_path, beside):
+    row = {"win": True, "generation": {"query": "q", "final_answer": "a"} | beside}
+    assert all(guess.type != "question_answer" for guess in guessed(written([row] * 3, tmp_path)))
+    bare = {"win": True, "generation": {"query": "q", "final_answer": "a"}}
+    assert dict(guessed(written([bare] * 3, tmp_path))[0].columns).keys() == {"query", "answer"}
+
+
 @pytest.mark.parametrize("name", ["messages_display", "input", "对话"])
 def test_a_dialog_as_text_is_read_by_its_marks_and_else_named(tmp_path, name):
     texts = ["USER: Hi\nASSISTANT: Ho", "USER: So\nASSISTANT: No", "USER: A\nASSISTANT: B"]

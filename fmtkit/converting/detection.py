@@ -40,7 +40,7 @@ from fmtkit.converting.open_columns import (
     parents,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
-from fmtkit.converting.unread_turns import watched
+from fmtkit.converting.unread_turns import looks_like_turns, watched
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import Prompt, steps_to, table_for
@@ -537,8 +537,20 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     tried = [fit(c, sample, m, o) for c, m, o in proposed[:PROPOSALS]]
     judged = [fit(c, sample, m, o) for c, m, o in numbered]
     # Where values say who won, what the judge wrote beside is no reason to refuse: it is named.
-    found = [one for one in tried if one.is_good]
+    found = [one for one in tried if one.is_good and not _turns_beside(one.mapping, sample)]
     return found + [one for one in judged if not one.missing and one.sound >= TRUSTED]
+
+
+def _turns_beside(mapping: Mapping[str, str], sample: Sequence[Row]) -> list[str]:
+    """Return the fields that look like turns within objects of which only other fields are read."""
+    read = {*mapping.values()}
+    objects = {path.partition(".")[0] for path in read if "." in path}
+    return [
+        path
+        for path, held in values_by_path(sample).items()
+        if path not in read and path.partition(".")[0] in objects and "." in path
+        if looks_like_turns(path.partition(".")[2], held)
+    ]
 
 
 def _numbered(
