@@ -136,7 +136,8 @@ def said(row: dict) -> dict[str, object]:
 def contents(value: object) -> list[object]:
     if isinstance(value, str):
         return [value]
-    return [message["content"] for message in value]  # type: ignore[attr-defined]
+    # A turn that calls tools needs no content.
+    return [message.get("content") for message in value]  # type: ignore[attr-defined]
 
 
 class Rendering:

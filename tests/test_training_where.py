@@ -19,7 +19,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.data import data_report, datasets
 from fmtkit.training.data.convert_config import convert_config
-from fmtkit.training.data.enough_rows import convert_first
+from fmtkit.training.data.convert_first import convert_first
 from fmtkit.training.planning import plan as planning
 
 

@@ -264,8 +264,9 @@ static int fill_list(Reader *reader, const Node *node) {
     Cursor *cursor = &reader->cursor;
     int count = 0, found;
     if (next_byte(reader) != '[' || !enter(cursor)) return 0;
+    /* A null is no item, not even of a list of any values. */
     while ((found = next_item(cursor, &count)) > 0)
-        if (!fill(reader, node->nodes[0])) return 0;
+        if (is_null(reader) || !fill(reader, node->nodes[0])) return 0;
     int64_t end = column_of(reader, node->nodes[0]->field)->count;
     return found && memory(reader, put_end(column_of(reader, node->field), end, 1));
 }
