@@ -111,8 +111,30 @@ def test_a_likely_guess_takes_enter_alone(folder):
     assert "assistant: It is 2." in said
     assert not list(folder.glob("*.map.json"))
     made = pq.read_table("out.parquet")
+    assert told(said)[-2:] == ["-o", "out.parquet"]
     again(told(said), "again.parquet")
     assert pq.read_table("again.parquet").equals(made)
+
+
+def test_what_flags_say_is_not_asked(folder):
+    """Columns that are ignored are not shown, and those that --map names are not asked for."""
+    name = write(folder, UNNAMED)
+    command = f"convert {name} --ignore thumbs --map question=ask"
+    code, said = on_a_terminal(command, "2", "1", "2", "")
+    assert code == 0, said
+    assert "thumbs" not in said.partition("The same")[0]
+    assert "Which column is the question?" not in said
+    assert "user: Why is the sky blue?" in said
+    again(told(said), "again.parquet")
+    assert pq.read_table("again.parquet").equals(pq.read_table("rows.parquet"))
+
+
+def test_what_cannot_be_converted_is_not_offered_as_right(folder):
+    name = write(folder, PAIRS)
+    code, said = on_a_terminal(f"convert {name} -O nope=1", "", END)
+    assert code == 130, said
+    assert "nope" in said
+    assert "Is this right?" not in said
 
 
 def test_what_is_not_right_is_asked_anew(folder):

@@ -594,3 +594,41 @@ def test_where_nothing_fits_an_inspection_says_what_to_write(tmp_path, text, wor
     path.write_text(text)
     [note] = fmtkit.inspect(str(path)).notes
     assert all(word in note for word in words)
+
+
+MESSAGES = json.dumps([{"role": "assistant", "content": "It is eight, since four and four are."}])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "Why?", "chosen": MESSAGES, "rejected": MESSAGES.replace("eight", "nine")},
+        {"question": "Why is it so?", "answer": MESSAGES},
+        {"prompt": "Why is it so?", "completion": MESSAGES},
+        {"question": "Why?", "response_a": MESSAGES, "response_b": MESSAGES + " ", "winner": "a"},
+    ],
+)
+def test_json_text_of_messages_is_never_taken_for_what_somebody_wrote(row):
+    made = [
+        {name: value.replace("eight", f"eight {n}") for name, value in row.items()}
+        for n in range(4)
+    ]
+    for found in detection.detect(made):
+        converted = fmtkit.table(
+            made, found.converter.name, columns=dict(found.mapping), options=dict(found.options)
+        )
+        assert "role" not in str(converted.to_pylist()[0]).replace("'role':", "")
+
+
+def test_a_solution_that_misses_its_result_is_a_guess_without_certainty():
+    made = [
+        {
+            "question": f"What is {n} and {n}?",
+            "solution": f"4{n}",
+            "output": "Let me think. " * 5 + "It is 0.",
+        }
+        for n in range(1, 6)
+    ]
+    fits = detection.detect(made)
+    assert detection.certainty(fits, made) == "unsure"
+    assert "does not hold the shorter one" in fits[0].reason

@@ -149,3 +149,104 @@ def test_two_models_of_one_name_do_not_tell_who_won(tmp_path):
     path.write_text(json.dumps(rows(LETTERED, (True,), **models)[0]) + "\n")
     with pytest.raises(NothingWrittenError, match="winner names neither reply"):
         fmtkit.convert(str(path), "two_replies", out=tmp_path / "out.jsonl")
+
+
+def best(made):
+    """Return the best guess for some rows, and how sure it is."""
+    fits = detection.detect(made)
+    return (fits[0], detection.certainty(fits, made)) if fits else (None, "")
+
+
+@pytest.mark.parametrize(
+    "name", ["least_preferred", "less_chosen", "never_chosen", "loser_vote", "worst_choice", "not_best"]
+)  # fmt: skip
+def test_a_column_that_names_the_worse_one_is_no_winner(name):
+    found, _ = best(rows(LETTERED, FIRST, **{name: ["b", "a", "b"]}))
+    assert found is None or found.converter.name != "two_replies"
+
+
+@pytest.mark.parametrize("name", ["toxicity_score", "error_score", "rank_score", "rank"])
+def test_numbers_of_which_the_lower_is_better_make_no_pair(name):
+    scores = {f"{name}_a": [0.1, 0.9, 0.2], f"{name}_b": [0.8, 0.1, 0.7]}
+    found, _ = best(rows(LETTERED, FIRST, **scores))
+    assert found is None or found.converter.name != "two_replies"
+    listed = [
+        {"prompt": ASKED[i], "responses": [GOOD[i], POOR[i]], f"{name}s": [0.1, 0.9]}
+        for i in range(4)
+    ]
+    found, _ = best(listed)
+    assert found is None or found.converter.name != "scored_replies"
+
+
+def test_a_winner_is_the_model_of_that_name_whatever_its_name_means():
+    models = {"model_a": ["Tiefighter"] * 3, "model_b": ["both-sides"] * 3}
+    winners = {"winner": ["Tiefighter", "both-sides", "Tiefighter"]}
+    made = fmtkit.table(rows(LETTERED, FIRST, **models, **winners), "two_replies")
+    assert [row["chosen"][0]["content"] for row in made.to_pylist()] == GOOD[:3]
+
+
+def test_a_winner_that_is_a_letter_of_one_and_the_name_of_the_other_is_a_bad_row():
+    models = {"model_a": ["B"] * 3, "model_b": ["A"] * 3, "winner": ["A", "B", "A"]}
+    rejects = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        fmtkit.table(rows(LETTERED, FIRST, **models), "two_replies", rejects=rejects)
+    assert {one.code for one in rejects} == {"value_error"}
+
+
+@pytest.mark.parametrize(
+    "winners", [[" a", "b\n", "a"], ["option-a", "option-b", "option-a"], ["[[A]]", "(b)", "A."]]
+)
+def test_a_winner_is_read_with_blanks_and_marks_around_it(winners):
+    made = fmtkit.table(rows(LETTERED, FIRST, winner=winners), "two_replies")
+    assert [row["chosen"][0]["content"] for row in made.to_pylist()] == GOOD[:3]
+
+
+@pytest.mark.parametrize("winner", ["-a", "!a", "~a", '{"a": ""}'])
+def test_a_winner_that_negates_or_holds_something_is_none(winner):
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        assert fmtkit.table(rows(LETTERED, FIRST, winner=[winner] * 3), "two_replies").num_rows == 0
+
+
+def test_a_judge_who_left_a_blank_has_no_vote():
+    votes = {"winner": ["a", "", "a"], "winner_2": ["", "b", "b"], "winner_3": ["a", "b", ""]}
+    rejects = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        made = fmtkit.table(rows(LETTERED, FIRST, **votes), "two_replies", rejects=rejects)
+    assert [row["chosen"][0]["content"] for row in made.to_pylist()] == GOOD[:2]
+    assert [one.code for one in rejects] == ["no_preference"]
+
+
+def test_two_columns_of_scores_are_not_taken_one_for_the_other():
+    listed = [
+        {"prompt": ASKED[i], "responses": [GOOD[i], POOR[i]], "scores": [1, 9], "ratings": [5, 2]}
+        for i in range(4)
+    ]
+    rejects = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        fmtkit.table(listed, "scored_replies", rejects=rejects)
+    assert {one.code for one in rejects} == {"ambiguous_fields"}
+    found, _ = best(listed)
+    assert found is None or found.converter.name != "scored_replies"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [{"text": "one", "score": None, "rating": 5}, {"text": "two", "score": 2, "rating": 1}],
+        [{"text": "one", "score": 1}, {"text": "two", "rating": 2}],
+        [{"text": "one", "body": "uno", "score": 1}, {"text": "two", "score": 2}],
+    ],
+)
+def test_replies_that_are_scored_or_written_in_two_fields_are_a_bad_row(answers):
+    rejects = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        made = fmtkit.table(
+            [{"question": ASKED[0], "answers": answers}], "scored_replies", rejects=rejects
+        )
+    assert (made.num_rows, [one.code for one in rejects]) == (0, ["ambiguous_fields"])
+
+
+def test_a_preference_from_one_to_five_is_not_one_whose_sign_says_who_won():
+    numbers = {"preference": [1, 2, 3]}
+    _, sure = best(rows(NUMBERED, FIRST, **numbers))
+    assert sure == "unsure"

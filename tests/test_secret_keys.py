@@ -37,6 +37,11 @@ SECRETS = {
     "Hugging Face token": ("hf_", drawn(34)),
     "AWS key": ("AKIA", drawn(16, string.ascii_uppercase + string.digits)),
     "Google key": ("AIza", drawn(35)),
+    "Groq key": ("gsk_", drawn(52)),
+    "SendGrid key": ("SG.", f"{drawn(22)}.{drawn(43)}"),
+    "Vault token": ("hvs.", drawn(90)),
+    "DigitalOcean token": ("dop_v1_", "".join(random.Random(3).choices("0123456789abcdef", k=64))),
+    "Google OAuth secret": ("GOCSPX-", drawn(28)),
     "Slack token": ("xoxb-", f"{drawn(12)}-{drawn(24)}"),
     "Stripe key": ("sk_live_", drawn(24)),
     "npm token": ("npm_", drawn(36)),
@@ -229,3 +234,38 @@ def test_a_validation_shows_no_secret_in_its_messages(leaky, capsys):
 
 def test_an_error_shows_no_key():
     assert_hidden(str(OptionError(f"no type {''.join(SECRETS['API key'])}")))
+
+
+LINES = [drawn(64, seed=n) for n in range(5)]
+BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n        ".join(["key: |", BEGIN, *LINES, END]),
+        json.dumps(json.dumps("\n".join([BEGIN, *LINES, END]))),
+        json.dumps(json.dumps(json.dumps("\r\n".join([BEGIN, *LINES, END])))),
+        " +\n    ".join(f'"{line}\\n"' for line in [BEGIN, *LINES, END]),
+    ],
+)
+def test_a_private_key_is_hidden_however_its_lines_are_broken(text):
+    assert [line for line in LINES if line in hidden(text)] == []
+
+
+@pytest.mark.parametrize("text", ["aws_secret_access_key  =  ", "Bearer  "])
+def test_a_secret_is_hidden_behind_more_blanks(text):
+    key = drawn(40)
+    assert key not in hidden(f"{text}{key}")
+
+
+def test_a_secret_that_is_cut_or_names_a_column_is_never_shown(tmp_path, capsys):
+    key = "".join(SECRETS["GitHub token"])
+    rows = [
+        {"question": f"q {n}", "answer": f"a {n}", "x": f"{key} and a long text {n}", key: n}
+        for n in range(9)
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = runs.fmtkit(capsys, "inspect", path, "--json")
+    assert key[:20] not in done.out

@@ -681,3 +681,48 @@ def test_validating_and_rows_of_an_inspection_keep_their_numbers(tmp_path: Path)
     )
     assert done.exit_code == 0
     assert "q4" in done.output
+
+
+MIXED = [{"question": f"q{n}", **PAIR, "score": str(n) if n % 2 else n} for n in range(4, 14)]
+
+
+@pytest.mark.parametrize("where", ["score > 4.5", "score between 4.5 and 99.5", "score <> 5.0"])
+def test_a_text_is_not_compared_with_a_decimal(where: str, tmp_path: Path) -> None:
+    """Polars compares both as texts: 10 was less than 4.5."""
+    rejects: list[Any] = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        made = fmtkit.table(MIXED, "intel", where=where, rejects=rejects)
+    assert made.num_rows == sum(not isinstance(row["score"], str) for row in MIXED) - (
+        where != "score <> 5.0"
+    )
+    assert {one.code for one in rejects} == {"type_error"}
+    path = tmp_path / "a.csv"
+    pl.DataFrame([{**row, "score": str(row["score"])} for row in MIXED]).write_csv(path)
+    with pytest.raises(OptionError, match="score is text here"):
+        fmtkit.table(str(path), "intel", where=where)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Int16, pl.UInt8, pl.Int32, pl.Int64])
+def test_small_integers_do_not_overflow_sooner_than_those_of_json(dtype: Any) -> None:
+    frame = pl.DataFrame(rows(*({"n": n} for n in range(40)))).with_columns(pl.col("n").cast(dtype))
+    for where, count_of in (("n * 100 > 0", 39), ("n * n > 100", 29), ("n - 50 < 0", 40)):
+        assert fmtkit.table(frame, "intel", where=where).num_rows == count_of
+
+
+def test_what_fills_the_memory_by_a_value_of_a_row_is_refused() -> None:
+    with pytest.raises(OptionError, match="lpad"):
+        fmtkit.table(rows({"n": 1}), "intel", where="lpad(question, n, 'x') = 'x'")
+
+
+def test_columns_are_kept_of_no_rows(tmp_path: Path) -> None:
+    source = lines(tmp_path / "a.jsonl", rows({"n": 1}, {"n": 2}))
+    with pytest.raises(NothingWrittenError, match="not true of any of 2 rows"):
+        fmtkit.convert(source, "intel", tmp_path / "b.jsonl", where="n > 5", keep="n")
+
+
+def test_a_validation_tells_the_rows_that_are_left_out(tmp_path: Path, capsys: Any) -> None:
+    source = lines(tmp_path / "a.jsonl", rows({"n": 1}, {"n": 2}))
+    done = CliRunner().invoke(
+        application(), ["validate", source, "-t", "intel", "--where", "n > 1"]
+    )
+    assert "2 rows, 1 filtered, 1 sound" in done.stderr + capsys.readouterr().err

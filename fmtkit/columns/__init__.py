@@ -117,6 +117,21 @@ def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
     return kept.with_value(chosen, *twice)
 
 
+def one_given(**columns: Column) -> Column:
+    """Return the only one of these columns that is not null; two different values are a problem."""
+    first = first_given(**columns)
+    twice = [
+        Problem(
+            "ambiguous_fields",
+            name,
+            column.value.is_not_null() & (column.value != first.value),
+            f"{name} and another of {', '.join(columns)} are there: choose one with --map",
+        )
+        for name, column in columns.items()
+    ]
+    return first.with_value(first.value, *twice)
+
+
 def first_given(**columns: Column) -> Column:
     """Return the first of these columns that is not null."""
     given = pl.coalesce(column.value for column in columns.values())

@@ -57,16 +57,17 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
     for plugin in given.plugins:
         registry.load_plugin(plugin)
     opened = open_named(sources, given)
-    samples = [without(sample_of(source), given.ignore) for source in opened]
+    samples = [sample_of(source) for source in opened]
     held = [(source, rows) for source, rows in zip(opened, samples, strict=True) if rows]
     if not held or len({tuple(_names(rows)) for _, rows in held}) > 1:
         return None
-    source, sample = held[0]
+    source, whole = held[0]
+    sample = without(whole, given.ignore)
     _print(f"The first rows of {source.name}:")
     for line in _rows(sample[:SHOWN]):
         _print(line, indent=2, cut=True)
     try:
-        choice = _choice(sample, given)
+        choice = _choice(sample, whole, given)
     except typer.Abort as stop:
         raise KeyboardInterrupt from stop
     if choice is None:
@@ -81,7 +82,10 @@ def _names(sample: Sequence["Row"]) -> list[str]:
     return sorted(columns_of(sample))
 
 
-def _choice(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | None":
+def _choice(
+    sample: Sequence["Row"], whole: Sequence["Row"], given: "SourceOptions"
+) -> "Choice | None":
+    """Ask until somebody says that the rows become what they should; `whole` has ignored columns too."""
     from fmtkit.converting.questions import column_question, first_question
 
     while True:
@@ -89,13 +93,13 @@ def _choice(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | None":
         words = _answered(question, [OTHER, LEAVE])
         if words == LEAVE:
             return None
-        choice = question.answers.get(words) or _by_columns(sample)
+        choice = question.answers.get(words) or _by_columns(sample, given)
         while choice is not None and (left := choice.open(given)):
             about = column_question(left[0], choice, sample, given)
             choice = about.answers[_answered(about)]
         if choice is None or choice.made(sample, given) is None:
             _print("No type reads the rows so.")
-        elif _is_right(choice, sample, given):
+        elif _is_right(choice.made(sample, given) or {}, whole, given):
             return choice
 
 
@@ -115,7 +119,7 @@ def _picked(words: str, answers: Sequence[str], likely: int = 0) -> str:
         _print(f"{said}: write a number from 1 to {len(answers)}")
 
 
-def _by_columns(sample: Sequence["Row"]) -> "Choice | None":
+def _by_columns(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | None":
     from fmtkit.converting.questions import LAYOUTS, by_columns, columns_of
 
     names = columns_of(sample)
@@ -123,12 +127,16 @@ def _by_columns(sample: Sequence["Row"]) -> "Choice | None":
     layout = next(one for one in LAYOUTS if one.words == words)
     columns: dict[str, str] = {}
     for place, name in enumerate(layout.columns):
+        if name in given.columns:
+            # --map says it.
+            columns[name] = given.columns[name]
+            continue
         likely = names.index(name) if name in names else min(place, len(names) - 1)
         columns[name] = _picked(f"Which column is the {name}?", names, likely)
     return by_columns(layout, columns, sample)
 
 
-def _is_right(choice: "Choice", sample: Sequence["Row"], given: "SourceOptions") -> bool:
+def _is_right(made: Mapping[str, Any], rows: Sequence["Row"], given: "SourceOptions") -> bool:
     """Show what the first rows become, and return whether that is right."""
     from fmtkit.converting.conversions import RowStream
     from fmtkit.converting.convert_options import RowOptions
@@ -136,20 +144,21 @@ def _is_right(choice: "Choice", sample: Sequence["Row"], given: "SourceOptions")
     from fmtkit.core.tables import written
 
     declared = RowOptions.declared()
-    values = {**given.chosen(), **(choice.made(sample, given) or {})}
+    values = {**given.chosen(), **made}
     _print("They become:")
     try:
-        rows = RowStream(
-            [list(sample[:SHOWN])],
+        stream = RowStream(
+            [list(rows[:SHOWN])],
             RowOptions(**{name: value for name, value in values.items() if name in declared}),
         )
-        for piece in rows:
+        for piece in stream:
             for line in _rows(written(piece.table).to_pylist()):
                 _print(line, indent=2, cut=True)
             for reject in piece.rejects:
                 _print(f"row {reject.row}: {reject.code}: {reject.message}", indent=2)
     except FmtkitError as error:
         _print(str(error), indent=2)
+        return False
     return typer.confirm("Is this right?", default=True, err=True)
 
 

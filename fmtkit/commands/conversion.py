@@ -50,7 +50,8 @@ def convert(
     codes = tuple(fail_on or ())
     answer = None
     if options.type is None and options.config is None and not (quiet or json):
-        answer = asking.ask(source or [], options) if asking.may_ask(ask, source or ()) else None
+        given = replace(options, out=out)
+        answer = asking.ask(source or [], given) if asking.may_ask(ask, source or ()) else None
     if answer is not None:
         options, out = replace(options, **answer.options), out or output_for(source or [])
     with progress(shown=not (quiet or no_progress or json)) as watch:

@@ -24,6 +24,7 @@ ATTRIBUTES = ("helpfulness", "correctness", "coherence", "complexity", "verbosit
 FIRST, SECOND = ("response_1", "response1"), ("response_2", "response2")
 STRENGTHS = ("preference_strength", "overall_preference")
 
+Strength: TypeAlias = Annotated[Column, NumberKind((-3, 3))]
 _SCORES = dict.fromkeys(ATTRIBUTES, NumberKind())
 Answers: TypeAlias = Annotated[
     Column, records({"prompt": TextKind(), "response": TextKind()} | _SCORES, optional=ATTRIBUTES)
@@ -37,8 +38,8 @@ def preference(
     response1: Text = ABSENT,
     response_2: Text = ABSENT,
     response2: Text = ABSENT,
-    preference_strength: Number = ABSENT,
-    overall_preference: Number = ABSENT,
+    preference_strength: Strength = ABSENT,
+    overall_preference: Strength = ABSENT,
 ) -> Preference:
     """https://huggingface.co/datasets/nvidia/HelpSteer2, preferences: below 0 the first is better."""
     one = one_filled({"response_1": response_1, "response1": response1})
@@ -56,8 +57,8 @@ def preference_in_context(
     response1: Text = ABSENT,
     response_2: Text = ABSENT,
     response2: Text = ABSENT,
-    preference_strength: Number = ABSENT,
-    overall_preference: Number = ABSENT,
+    preference_strength: Strength = ABSENT,
+    overall_preference: Strength = ABSENT,
 ) -> Preference:
     """https://huggingface.co/datasets/nvidia/HelpSteer3: below 0 the first reply is better."""
     one = one_filled({"response_1": response_1, "response1": response1})

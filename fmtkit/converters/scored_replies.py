@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, Text, Texts, first_given, one_filled, records
+from fmtkit.columns import ABSENT, Text, Texts, one_filled, one_given, records
 from fmtkit.columns.dialogs import dialog, ranking
 from fmtkit.columns.kinds import ListKind, NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem
@@ -37,17 +37,19 @@ def records_of(
 ) -> Ranking:
     """https://huggingface.co/datasets/HuggingFaceH4/stack-exchange-preferences; a higher score is better."""
     asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
-    held = first_given(
+    held = one_given(
         answers=answers,
         responses=responses,
         completions=completions,
         replies=replies,
         comments=comments,
     )
-    texts, scores = _of(held, TEXTS), _of(held, SCORES)
+    (texts, two_texts), (scores, two_scores) = _of(held, TEXTS), _of(held, SCORES)
     silent = Problem("null_field", "answers[]", _any_null(texts), "a reply has no text")
     unrated = Problem("null_field", "answers[].score", _any_null(scores), "a reply has no score")
-    return ranking(dialog(user=asked), held.with_value(texts, silent, unrated), scores)
+    return ranking(
+        dialog(user=asked), held.with_value(texts, two_texts, two_scores, silent, unrated), scores
+    )
 
 
 @converter(
@@ -76,14 +78,14 @@ def lists(
 ) -> Ranking:
     """https://huggingface.co/datasets/argilla/distilabel-intel-orca-dpo-pairs; a higher score is better."""
     asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
-    texts = first_given(
+    texts = one_given(
         generations=generations,
         responses=responses,
         completions=completions,
         answers=answers,
         outputs=outputs,
     )
-    rated = first_given(ratings=ratings, rewards=rewards, scores=scores)
+    rated = one_given(ratings=ratings, rewards=rewards, scores=scores)
     ragged = Problem(
         "length_mismatch",
         None,
@@ -94,10 +96,20 @@ def lists(
     return ranking(dialog(user=asked), both, rated.value)
 
 
-def _of(records: Column, names: tuple[str, ...]) -> pl.Expr:
-    """Return for each record of a list the first of these fields that it has."""
-    fields = [pl.element().struct.field(name) for name in names]
-    return records.value.list.eval(pl.coalesce(fields))
+def _of(records: Column, names: tuple[str, ...]) -> tuple[pl.Expr, Problem]:
+    """Return the field that each record of a list has of these, and the problem of lists with two of them."""
+    fields = {name: pl.element().struct.field(name) for name in names}
+    held = [
+        records.value.list.eval(field.is_not_null()).list.any().fill_null(value=False)
+        for field in fields.values()
+    ]
+    several = Problem(
+        "ambiguous_fields",
+        None,
+        pl.sum_horizontal(held) > 1,
+        f"the replies have several of {', '.join(names)}: one must say it for all of them",
+    )
+    return records.value.list.eval(pl.coalesce(*fields.values())), several
 
 
 def _any_null(items: pl.Expr) -> pl.Expr:

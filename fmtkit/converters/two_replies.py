@@ -1,7 +1,7 @@
 """Two replies to one question, and which of them won, or the score of each."""
 
 from functools import reduce
-from operator import add
+from operator import add, and_
 from typing import TypeAlias
 
 import polars as pl
@@ -15,7 +15,10 @@ from fmtkit.formats.registry import converter
 Verdict: TypeAlias = Open
 ASKED = ("question", "query", "prompt", "instruction", "problem")
 WINNERS = ("winner", "winner_2", "winner_3", "winner_4", "winner_5")
-SIDE = r"^\W*(?:(?:model|response|assistant|answer|output|completion|option)[\s_]*)?{}\W*$"
+SIDE = (
+    r"""^[\s"'\[(*]*(?:(?:model|response|assistant|answer|output|completion|option)[\s_-]*)?{}"""
+    r"""[\s"'\]).*]*$"""
+)
 """How a winner names a side by its letter: `a`, `A`, `model_a`, `[[A]]`, `Response A`; c is a tie."""
 TIE = r"\b(?:tied?|ties|both|neither|equal|equally|same|draw|none)\b|^(?:tie|both)"
 
@@ -55,15 +58,19 @@ def by_winner(
         Problem(
             "value_error",
             name,
-            votes[name].value.is_not_null() & side.is_null(),
+            filled(_word(votes[name])) & side.is_null(),
             f"{name} names neither reply",
         )
         for name, side in sides.items()
     ]
     balance = reduce(add, (side.fill_null(0) for side in sides.values()))
+    empty = reduce(and_, (~filled(_word(vote)) for vote in votes.values()))
+    unjudged = Problem("null_field", "winner", empty, "no judge says who won")
     tied = Problem("no_preference", None, balance == 0, "neither reply won")
     one, two = response_a.value, response_b.value
-    better = response_a.with_value(pl.when(balance > 0).then(one).otherwise(two), *unknown, tied)
+    better = response_a.with_value(
+        pl.when(balance > 0).then(one).otherwise(two), *unknown, unjudged, tied
+    )
     worse = response_b.with_value(pl.when(balance > 0).then(two).otherwise(one))
     asked = _asked((question, query, prompt, instruction, problem), input)
     return chosen_over(
@@ -108,20 +115,34 @@ def _asked(questions: tuple[Column, ...], input: Column) -> Column:
 
 
 def _word(winner: Column) -> pl.Expr:
-    """Return a winner in small letters, without the quotes of JSON and the .0 of a whole number."""
-    return winner.value.str.strip_chars('"').str.to_lowercase().str.replace(r"^(-?\d+)\.0+$", "$1")
+    """Return a winner in small letters, without JSON's quotes, outer blanks and the .0 of a whole number."""
+    text = winner.value.str.replace(r'^"(.*)"$', "$1")
+    text = text.str.replace_all(r"\\[nrt]", " ").str.replace_all(r'\\"', '"').str.strip_chars()
+    return text.str.to_lowercase().str.replace(r"^(-?\d+)\.0+$", "$1")
 
 
 def _side(word: pl.Expr, told: dict[str, str], models: tuple[Column, Column]) -> pl.Expr:
     """Return 1 where the first reply won, -1 where the second did, 0 for a tie; null for anything else."""
-    named = [(word == one.value.str.to_lowercase()).fill_null(value=False) for one in models]
+    first, second = (
+        (word == one.value.str.strip_chars().str.to_lowercase()).fill_null(value=False)
+        for one in models
+    )
     if told["a"] or told["b"]:
-        is_a, is_b = (word == told[side].lower() for side in ("a", "b"))
+        is_a, is_b = (word == told[side].strip().lower() for side in ("a", "b"))
     else:
         is_a, is_b = (word.str.contains(SIDE.format(side)) for side in ("a", "b"))
     is_tie = word.str.contains(TIE) | word.str.contains(SIDE.format("c"))
     if told["tie"]:
-        is_tie |= word == told["tie"].lower()
-    tied = pl.when(is_tie.fill_null(value=False)).then(0)
-    won = tied.when(is_a.fill_null(value=False) | (named[0] & ~named[1])).then(1)
-    return won.when(is_b.fill_null(value=False) | (named[1] & ~named[0])).then(-1)
+        is_tie |= word == told["tie"].strip().lower()
+    by_word = (
+        pl.when(is_tie.fill_null(value=False))
+        .then(0)
+        .when(is_a.fill_null(value=False))
+        .then(1)
+        .when(is_b.fill_null(value=False))
+        .then(-1)
+    )
+    # A model may be called Tiefighter; one that is called b and is the first reply says nothing.
+    by_name = pl.when(first & ~second).then(1).when(second & ~first).then(-1)
+    differ = (by_word * by_name == -1).fill_null(value=False)
+    return pl.when(~differ).then(pl.coalesce(by_name, by_word))

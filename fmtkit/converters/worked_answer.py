@@ -60,4 +60,5 @@ def completion(
         "question_answer --map",
     )
     reply = solution.with_value(long, unclear).depending_on(other)
+    reply = reply.warn("unconfirmed_reply", ~is_within)
     return Completion(dialog(system=system, user=asked), dialog(assistant=reply))

@@ -29,7 +29,7 @@ def _as_glob(pattern: str, names: list[str]) -> list[str]:
 def output_for(paths: Sequence[str]) -> str:
     """Return a name for the output of sources, one that no file has."""
     first = PurePosixPath(paths[0]).name if paths and paths[0] != "-" else ""
-    stem = first.partition(".")[0] if "*" not in first else ""
+    stem = first.partition(".")[0] if not set("*?[") & set(first) else ""
     stem = stem or "converted"
     names = (f"{stem}{ending}.parquet" for ending in ("", *(f".{n}" for n in range(1, 100))))
     return next((name for name in names if not Path(name).exists()), f"{stem}.new.parquet")

@@ -4,12 +4,12 @@ Column names alone are ambiguous (`prompt_pairs` and `ultra`): the rows of the f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
+from fmtkit.columns.kinds import DialogKind, ListKind, NumberKind, TextKind
 from fmtkit.columns.transcripts import is_in_turn, marks_of
 from fmtkit.converting import numbered_replies, type_options
 from fmtkit.converting.binding import Binding, bind, watching
@@ -40,7 +40,8 @@ from fmtkit.converting.open_columns import (
     parents,
 )
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
-from fmtkit.converting.unread_turns import looks_like_turns, watched
+from fmtkit.converting.unread_turns import decoded, looks_like_turns, watched
+from fmtkit.core.codes import WARNINGS
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import Prompt, steps_to, table_for
@@ -77,6 +78,10 @@ NEAR = 0.6
 NAMED, ASSUMED, UNKNOWN = "named", "assumed", "unknown"
 LONGER = 1.5
 """How much longer replies are than what was asked, where a list of texts is taken for a conversation."""
+ASSUMPTIONS = ("unconfirmed_reply",)
+"""Warnings of a converter that chose without evidence."""
+FEW_ROWS = 0.1
+"""Share of rows up to which they do not count."""
 SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
 
 
@@ -106,6 +111,8 @@ class Fit:
     """Options of the type by which its messages are read."""
     open: tuple[OpenColumn, ...] = ()
     """Columns that the converter does not read and that could hold something to train on."""
+    assumed: tuple[str, ...] = ()
+    """Warnings of more than a few rows that say that the converter assumes something (`ASSUMPTIONS`)."""
     speakers: str = NAMED
     """Whether who speaks is said, or guessed: a list of texts does not say it."""
 
@@ -121,6 +128,7 @@ class Fit:
         lost += "" if self.speakers == NAMED else f"; that the texts {assumed} is an assumption"
         renamed = [f"{path} as {name}" for name, path in self.mapping.items()]
         named = ", ".join([*renamed, *(f"{name} {value}" for name, value in self.options.items())])
+        lost += "".join(f"; {WARNINGS[code]}" for code in self.assumed)
         return (
             f"{counted(self.used, 'column')} fit{'s' * (self.used == 1)} in {self.sound:.0%} of the rows"
             + (f", with {named}" if named else "")
@@ -220,7 +228,7 @@ def fit(
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
     shaped = [row for row in sample if not binding.judge(row)]
-    converted, unread = _convertible(binding, shaped, sample)
+    converted, unread, assumed = _convertible(binding, shaped, sample)
     sound = converted / len(sample)
     there = Counter(key for row in sample for key, value in row.items() if value is not None)
     used = [column.path[0] for column in binding.columns if column.path and column.top in there]
@@ -230,25 +238,36 @@ def fit(
     share = len(shaped) / len(sample)
     renamed, chosen = dict(mapping or {}), dict(options or {})
     return Fit(
-        converter, (), sound, len(used), weight, len(foreign), share, unread, renamed, chosen
+        converter,
+        (),
+        sound,
+        len(used),
+        weight,
+        len(foreign),
+        share,
+        unread,
+        renamed,
+        chosen,
+        assumed=assumed,
     )
 
 
 def _convertible(
     binding: Binding, rows: Sequence[Row], sample: Sequence[Row]
-) -> tuple[int, tuple[str, ...]]:
-    """Count the rows that would convert, and name the columns of turns that would not be read.
+) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Count the rows that would convert; name the columns of turns that are not read, and what is assumed.
 
     Shapes alone do not distinguish a transcript from other text.
     """
     if not rows:
-        return 0, ()
+        return 0, (), ()
     if not binding.converter.takes_rows:
         read = {column.top for column in binding.columns}
         turns = watched(sample, {*filter(None, read), *MEDIA}, late=False)
         binding = watching(binding, turns)
     done = convert_frame(binding.frame(rows, range(len(rows))), binding)
-    return len(rows) - len({number for number, _ in done.bad}), tuple(done.unread)
+    assumed = (code for code in ASSUMPTIONS if done.warnings[code] > FEW_ROWS * len(rows))
+    return len(rows) - len({number for number, _ in done.bad}), tuple(done.unread), tuple(assumed)
 
 
 @cache
@@ -308,7 +327,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         there = _questions(asked, sample)
         if not there and (tables is None or "Conversation" in tables):
             there = _transcripts(asked, sample) or _plain_text(sample)
-    there = _without_choices(_without_turns(there, whole), whole)
+    there = _without_raw_turns(_without_choices(_without_turns(there, whole), whole), sample)
     return _with_open(sorted(there, key=Fit.rank), whole)
 
 
@@ -316,6 +335,29 @@ def _without_choices(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     """Return the fits without those whose replies are letters of choices that they do not read."""
     unread = choices(sample)
     return [f for f in fits if not unread or unread[1] in _tops(f) or unread[0] not in _tops(f)]
+
+
+def _without_raw_turns(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+    """Return the fits without those that take JSON text of messages for a text that somebody wrote."""
+    return [found for found in fits if not _listed(found, sample, is_message)]
+
+
+def _listed(found: Fit, sample: Sequence[Row], is_item: Callable[[Any], bool]) -> bool:
+    """Return whether a column that a fit reads as text mostly holds JSON text of a list of such items."""
+    for name, kind in found.converter.columns.items():
+        is_text = isinstance(kind, TextKind)
+        if not is_text and not (isinstance(kind, DialogKind) and "text" in kind.accepts):
+            continue
+        path = found.mapping.get(name, found.converter.path(name))
+        texts = [row[path] for row in sample if isinstance(row.get(path), str)]
+        lists = [value for value in map(decoded, texts) if isinstance(value, list) and value]
+        if sum(all(map(is_item, value)) for value in lists) > TRUSTED * len(texts):
+            return True
+    return False
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _tops(found: Fit) -> set[str]:
@@ -486,7 +528,21 @@ def certainty(fits: Sequence[Fit], sample: Sequence[Row]) -> str:
     at most likely.
     """
     found = _certainty(fits)
+    best = fits[0]
+    if best.assumed or _is_on_another_scale(best, sample) or _listed(best, sample, _is_text):
+        return UNSURE
     return LIKELY if found == SURE and is_in_turn(sample) else found
+
+
+def _is_on_another_scale(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a renamed number whose sign tells two sides apart is never below zero."""
+    for name, path in found.mapping.items():
+        kind = found.converter.columns[name]
+        if isinstance(kind, NumberKind) and kind.range and kind.range[0] < 0 < kind.range[1]:
+            held = (row.get(path) for row in sample)
+            if all(number >= 0 for number in held if isinstance(number, int | float)):
+                return True
+    return False
 
 
 def least(certainties: Sequence[str]) -> str:

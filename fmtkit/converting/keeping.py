@@ -58,6 +58,9 @@ def find_kept(
     if not wanted:
         return Kept()
     seen = kinds_of_columns(sources, engine)
+    if not seen:
+        # There are no rows, or --where leaves all out: the run says so.
+        return Kept()
     made = {name for c in converters for name in c.table_columns()}
     # What is called `text` or `tools` in a table means that to whatever reads it.
     made |= {*reserved, "text", "tools"}

@@ -11,6 +11,13 @@ ID_WORDS = _words(
 LENGTH_WORDS = _words("len length tokens token num n count chars words size turns")
 MODEL_WORDS = _words("model models generator engine llm")
 LANGUAGE_WORDS = _words("lang language langdetect locale")
+LOWER_IS_BETTER = _words(
+    "rank ranking toxicity toxic error errors loss perplexity ppl harm harmful harmfulness rejection refusal "
+    "penalty cost distance risk"
+)
+"""Words in the name of a number of which the lower one is the better."""
+NEGATIONS = _words("non not least less never un no")
+"""Words that turn what the others of a name say into the opposite."""
 SCORE_WORDS = _words("score scores rating rank reward")
 TIME_WORDS = _words("date time timestamp created updated year at ts")
 """Words of a column's name that confirm what its values allow, and decide nothing alone."""

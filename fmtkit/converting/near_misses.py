@@ -13,7 +13,7 @@ from typing import Any
 from fmtkit.columns.kinds import DialogKind, Kind
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
-from fmtkit.converting.known_words import BAD, GOOD
+from fmtkit.converting.known_words import BAD, GOOD, LOWER_IS_BETTER, NEGATIONS
 from fmtkit.converting.unread_turns import (
     LABELS,
     decoded,
@@ -64,8 +64,8 @@ SIDES = {
     "chosen": 1, "preferred": 1, "better": 1, "best": 1, "winner": 1, "accepted": 1, "positive": 1,
     "good": 1, "liked": 1, "win": 1, "selected": 1, "picked": 1, "favored": 1,
     "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
-    "loser": -1, "negative": -1, "bad": -1, "disliked": -1, "lose": -1, "nonpreferred": -1,
-    "reject": -1, "choose": 1,
+    "loser": -1, "losing": -1, "lost": -1, "lose": -1, "negative": -1, "bad": -1, "disliked": -1,
+    "nonpreferred": -1, "reject": -1, "choose": 1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
 _SHORT = {
@@ -348,7 +348,17 @@ def _one(word: str, *, is_whole: bool = True) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-def _marks(words: Sequence[str]) -> tuple[int, bool]:
-    """Return which side of a pair the words name, and whether a system prompt: both must agree."""
+def side_of(name: str) -> int:
+    """Return which side of a pair a name says: 1 the better one, -1 the worse one, 0 for neither."""
+    return _marks(_singular(name))[0]
+
+
+def _marks(words: Sequence[str]) -> tuple[int, bool, bool]:
+    """Return which side of a pair the words name, whether a system prompt, and whether lower is better.
+
+    All of it must agree where a column is read under another name.
+    """
     side = next((SIDES[word] for word in words if word in SIDES), 0)
-    return (-side if {"non", "not"} & set(words) else side), "system" in words
+    told = set(words)
+    side = -side if NEGATIONS & told else side
+    return side, "system" in told, bool(LOWER_IS_BETTER & told)

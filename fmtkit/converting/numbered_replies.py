@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.columns.strict_kinds import mark_of
-from fmtkit.converting.known_words import SCORE_WORDS
+from fmtkit.converting.known_words import LOWER_IS_BETTER, NEGATIONS, SCORE_WORDS
+from fmtkit.converting.near_misses import side_of
 from fmtkit.converting.unread_turns import decoded, words_of
 
 Row = Mapping[str, Any]
@@ -114,7 +115,9 @@ def _are_texts(values: Sequence[Any]) -> bool:
 def _are_scores(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
     there = [v for name in sides.names for v in columns[name] if v is not None]
     are_numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in there)
-    return bool(there) and are_numbers and bool(_stems(sides.names[0]) & SCORE_WORDS)
+    words = _stems(sides.names[0])
+    is_score = bool(words & SCORE_WORDS) and not words & LOWER_IS_BETTER
+    return bool(there) and are_numbers and is_score
 
 
 def _ballots(
@@ -126,7 +129,9 @@ def _ballots(
         if 1 < len(several) <= MOST_VOTES:
             yield sorted(several)
         for name in beside:
-            if word in words_of(name):
+            told = set(words_of(name))
+            # `least_preferred` names the worse one.
+            if word in told and not told & NEGATIONS and side_of(name) >= 0:
                 yield [name]
 
 

@@ -27,6 +27,7 @@ from fmtkit.converting.known_words import (
     TIME_WORDS,
 )
 from fmtkit.converting.unread_turns import decoded, looks_like_turns, texts_within, words_of
+from fmtkit.core.secret_keys import beginning, hidden
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter
 
@@ -107,7 +108,7 @@ class OpenColumn:
     def __str__(self) -> str:
         """Return the column and what it could be, with a label's values."""
         shown = f" ({', '.join(self.values)})" if self.could_be in (LABEL, SCORE) else ""
-        return f"{self.name} could be {self.could_be}{shown}"
+        return f"{hidden(self.name)} could be {self.could_be}{shown}"
 
 
 def beside(converter: Converter) -> str:
@@ -658,5 +659,5 @@ def _has(key: str, others: Sequence[str], item: Any) -> bool:
 
 
 def _shown(values: Sequence[Any]) -> tuple[str, ...]:
-    texts = dict.fromkeys(str(v)[:24] for v in values if _is_there(v))
+    texts = dict.fromkeys(beginning(str(v), 24) for v in values if _is_there(v))
     return tuple(list(texts)[:SHOWN])

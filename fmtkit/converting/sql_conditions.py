@@ -70,7 +70,7 @@ _FUNCTIONS: Mapping[str, frozenset[str]] = {
     "StringExpr": frozenset(
         {
             "ConcatHorizontal", "Contains", "EndsWith", "Find", "LenBytes", "LenChars", "Lowercase",
-            "Normalize", "PadEnd", "PadStart", "Replace", "Reverse", "Slice", "Split", "StartsWith",
+            "Normalize", "Replace", "Reverse", "Slice", "Split", "StartsWith",
             "StripChars", "StripCharsEnd", "StripCharsStart", "Strptime", "Titlecase", "Uppercase"
         }
     ),
@@ -265,7 +265,7 @@ class Condition(PickledByFields):
             return {"Column": names.setdefault(path, f"column {len(names)}")}
         kind, body = next(iter(node.items())) if isinstance(node, dict) else (str(node), {})
         if kind == "Literal":
-            return node
+            return _literal(node)
         if kind == "Alias":
             return self._checked(body[0], names)
         if kind in _INNER:
@@ -292,6 +292,19 @@ _REFUSED = {
     "SubPlan": _SUBQUERY,
     "Selector": "* and COLUMNS stand for several columns; name each of them",
 }
+
+
+def _literal(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a literal; of a decimal a floating-point number.
+
+    Polars compares a decimal with a text as texts, without an error, and JSON has no decimals.
+    """
+    scalar = node["Literal"].get("Scalar") if isinstance(node["Literal"], dict) else None
+    decimal = scalar.get("Decimal") if isinstance(scalar, dict) else None
+    if decimal is None:
+        return node
+    digits, _, scale = decimal
+    return {"Literal": {"Dyn": {"Float": int(digits) / 10 ** int(scale)}}}
 
 
 def _path(node: Any) -> Path | None:

@@ -91,6 +91,7 @@ class Findings:
             "type": self.report.data["type"],
             "table": self.report.data["table"],
             "rows_read": self.ledger.rows_read,
+            "filtered": self.ledger.filtered,
             "sound": self.ledger.converted,
             "reasons": dict(sorted(counts.items())),
             "warnings": self.report.data["warnings"],

@@ -306,6 +306,8 @@ def _(records: ArrowRows, where: Where) -> Cells:
             bad.setdefault(place, fault)
     sound = np.delete(np.arange(len(rows)), [*bad])
     kept = [column.gather(sound) for column in columns] if bad else columns
+    # Numbers of JSON have 64 bits: arithmetic must not overflow sooner in a file of types.
+    kept = [c.cast(pl.Int64) if c.dtype.is_integer() else c for c in kept]
     types = [UNKNOWN if c.null_count() == len(c) else (c.dtype,) for c in kept]
     kept = [c.cast(pl.Null) if t is UNKNOWN else c for c, t in zip(kept, types, strict=True)]
     faults_of = {int(rows[place]): fault for place, fault in bad.items()}

@@ -248,6 +248,11 @@ ODD_ROWS: dict[str, Code] = {
         "a file of a session has more than one beginning",
         "Each is a row. Several sessions may have been joined to one file.",
     ),
+    "unconfirmed_reply": Code(
+        "of two answers the longer one is the reply, and it does not hold the shorter one",
+        "The shorter one may be the right result, and the longer one a solution that misses it: compare "
+        "them, or name the reply with --type question_answer --map.",
+    ),
     "unanswered_branches": Code(
         "turns of a session to which no reply of the model belongs; left out",
         "Nothing follows them that could be trained on.",

@@ -32,6 +32,8 @@ class Form:
 
 
 _WORD = r"[A-Za-z0-9_-]"
+_BREAK = r"""(?:\\{1,8}[nr]|[\s"'+]){0,64}+"""
+"""What stands between the lines of a key: blanks, escapes of JSON in JSON, or the ends of quoted texts."""
 FORMS = (
     Form(
         "API key",
@@ -51,7 +53,9 @@ FORMS = (
     Form(
         "AWS key",
         ("secret_access_key", "SecretAccessKey", "SECRET_ACCESS_KEY"),
-        re.compile(r"(?i:secret_?access_?key)\\?[\"']?\s?[:=]\s?\\?[\"']?([A-Za-z0-9/+]{40})"),
+        re.compile(
+            r"(?i:secret_?access_?key)\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?([A-Za-z0-9/+]{40})"
+        ),
         apart=False,
     ),
     Form("Google key", ("AIza",), re.compile(rf"AIza({_WORD}{{35}})")),
@@ -67,6 +71,12 @@ FORMS = (
         re.compile(r"[sr]k_live_([A-Za-z0-9]{16,})"),
         apart=False,
     ),
+    Form("Stripe key", ("sk_test_", "rk_test_"), re.compile(r"[sr]k_test_([A-Za-z0-9]{16,})")),
+    Form("Groq key", ("gsk_",), re.compile(r"gsk_([A-Za-z0-9]{40,})")),
+    Form("SendGrid key", ("SG.",), re.compile(rf"SG\.({_WORD}{{16,}}\.{_WORD}{{32,}})")),
+    Form("Vault token", ("hvs.", "hvb."), re.compile(rf"hv[sb]\.({_WORD}{{60,}})")),
+    Form("DigitalOcean token", ("dop_v1_", "doo_v1_"), re.compile(r"do[op]_v1_([a-f0-9]{64})")),
+    Form("Google OAuth secret", ("GOCSPX-",), re.compile(rf"GOCSPX-({_WORD}{{24,}})")),
     Form("npm token", ("npm_",), re.compile(r"npm_([A-Za-z0-9]{36,})")),
     Form("PyPI token", ("pypi-Ag",), re.compile(rf"pypi-({_WORD}{{50,}})")),
     Form(
@@ -77,17 +87,20 @@ FORMS = (
     Form(
         "bearer token",
         ("Bearer ", "bearer ", "BEARER "),
-        re.compile(r"(?i:bearer) (?=[A-Za-z._~+/=-]{0,60}[0-9])([A-Za-z0-9._~+/=-]{16,})"),
+        re.compile(r"(?i:bearer) {1,8}(?=[A-Za-z._~+/=-]{0,60}[0-9])([A-Za-z0-9._~+/=-]{16,})"),
     ),
     Form(
         "private key",
         ("-----BEGIN ",),
         # Headers, and lines of base64; their ends may be JSON's.
         re.compile(
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----(?:\\[nr]|\s){0,4}"
-            r"(?:[A-Za-z-]{3,20}: [^\n\\]{0,100}(?:\\[nr]|\s){1,4}){0,4}"
-            r"((?:(?:\\[nr]|\s){0,4}[A-Za-z0-9+/=]{16,}+)++"
-            r"(?:(?:\\[nr]|\s){0,4}[A-Za-z0-9+/=]{1,15}(?=[\\\s]))?)"
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----"
+            + _BREAK
+            + r"(?:[A-Za-z-]{3,20}: [^\n\\]{0,100}"
+            + _BREAK
+            + r"){0,4}"
+            r"((?:" + _BREAK + r"[A-Za-z0-9+/=]{16,}+)++"
+            r"(?:" + _BREAK + r"[A-Za-z0-9+/=]{1,15}(?=[\\\s\"']))?)"
         ),
         apart=False,
     ),

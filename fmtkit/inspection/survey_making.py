@@ -337,7 +337,9 @@ def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...
         return without_secrets(shown), masked
     reject = fetched.reject
     why = (
-        f"{reject.code}: {reject.message}" if reject else "no row of the table is made of this row"
+        f"{reject.code}: {reject.message}"
+        if reject
+        else "no row of the table is made of this row: it is part of another one, or left out"
     )
     return ShownRow(fetched.place, (), why, {}), ()
 

@@ -275,7 +275,9 @@ def print_findings(findings: "Findings", *, as_json: bool, quiet: bool) -> None:
     sys.stdout.flush()
     unread = _unread(data)
     end = "sound" if data["reasons"] else "sound: nothing wrong"
-    rows = f"{counted(data['rows_read'], 'row')}, {data['sound']:,} {end}"
+    left = f", {data['filtered']:,} filtered" if data.get("filtered") else ""
+    end = end if data["sound"] or not left else "sound"
+    rows = f"{counted(data['rows_read'], 'row')}{left}, {data['sound']:,} {end}"
     _summarize(
         [
             *_codes("findings", data["reasons"], REASONS),

@@ -102,7 +102,8 @@ class FilteredBlock(PickledByFields, Block):
         return FilteredBlock(whole, self.row_filter), left
 
     def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> Block:
-        raise NotImplementedError  # `head` cuts the whole block
+        del rejects  # they are those of the whole block that is cut
+        return self.head(rows)[0]
 
     @cached_property
     def _taken(self) -> Taken:
