@@ -94,13 +94,24 @@ BAD = [
         None,
     ),
     ("line_too_long", "intel", INTEL, b'{"question": "' + b"x" * (20 << 20) + b'"}', None),
-    ("unsupported", "intel", INTEL, INTEL | {"images": ["a.png"]}, "images"),
+    ("unsupported", "intel", INTEL, INTEL | {"audio": ["a.wav"]}, "audio"),
+    ("image_missing", "intel", INTEL, INTEL | {"images": ["a.png"]}, "images"),
     (
         "unsupported",
         "argilla_chat",
         CHAT,
-        CHAT | {"chosen": [USER | {"content": [{"type": "image_url"}]}, BOT]},
+        CHAT | {"chosen": [USER | {"content": [{"type": "input_audio"}]}, BOT]},
         "chosen[0].content[0]",
+    ),
+    (
+        "image_count",
+        "argilla_chat",
+        CHAT,
+        {
+            side: [USER | {"content": [{"type": "image"}]}, reply]
+            for side, reply in (("chosen", BOT), ("rejected", OTHER))
+        },
+        "images",
     ),
     (
         "ambiguous_fields",

@@ -13,6 +13,7 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Reference     prompt, ground_truth, remaining_turns       ebft, structured
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
 
+Rows of conversations that may have images have a column `images` too (`fmtkit.core.image_columns`).
 A conversation (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
 message is narrow ({role, content}) or wide is fixed by the converter, never by the data; canonical rows
 that are read again have the width of their schema, if they have one.
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from fmtkit.core.image_columns import has_images, type_with_parts, with_parts
 from fmtkit.core.message_keys import MESSAGE_KEYS
 
 if TYPE_CHECKING:
@@ -94,7 +96,14 @@ def written_name(name: str) -> str:
 
 def written_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema under which rows are written."""
+    if has_images(schema):
+        shown = (f.with_type(type_with_parts(f.type)) if _is_dialog(f.name) else f for f in schema)
+        schema = pa.schema(shown)
     return pa.schema([f.with_name(written_name(f.name)) for f in schema if f.name != SPLIT_KEY])
+
+
+def _is_dialog(name: str) -> bool:
+    return name in DIALOG_COLUMNS or name == "replies"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -121,9 +130,22 @@ def _stored_type(dtype: pa.DataType) -> pa.DataType:
 
 def written(table: pa.Table) -> pa.Table:
     """Return rows as they are written or handed out."""
+    if has_images(table.schema):
+        table = _shown(table)
     if SPLIT_KEY in table.schema.names:
         table = table.drop_columns([SPLIT_KEY])
     return table.rename_columns([written_name(name) for name in table.schema.names])
+
+
+def _shown(table: pa.Table) -> pa.Table:
+    """Return rows with images, the contents of their messages in parts."""
+    for place, field in enumerate(table.schema):
+        if _is_dialog(field.name):
+            dtype = type_with_parts(field.type)
+            chunks = map(with_parts, table.column(place).chunks)
+            column = pa.chunked_array(list(chunks), dtype)
+            table = table.set_column(place, field.with_type(dtype), column)
+    return table
 
 
 @dataclass(frozen=True)

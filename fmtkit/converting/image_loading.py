@@ -1,0 +1,57 @@
+"""Loading: an image as a row gives it becomes one as it is written, once its header is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmtkit.columns.image_values import RowImages
+from fmtkit.converting.convert_options import RowOptions
+from fmtkit.core.errors import ImageError
+from fmtkit.sources.marks import Media
+
+
+@dataclass(frozen=True)
+class ImageLoader:
+    """How the images of one source are read."""
+
+    folder: Path | None = None
+    """Where paths begin: the folder of the source; None where it has none."""
+    mode: str = "keep"
+
+    @classmethod
+    def of(cls, folder: Path, options: RowOptions) -> "ImageLoader":
+        """Return what reads images as the options say."""
+        return cls(folder, options.images or "keep")
+
+    def size_of(self, images: RowImages) -> int:
+        """Return about how many bytes the images of a row will have."""
+        return sum(len(i.data or b"") for i in (*images.of_parts, *images.listed))
+
+    def load_all(
+        self, images: Sequence[Media]
+    ) -> "list[tuple[bytes | None, str | None]] | ImageError":
+        """Return the images of a row as `load` does, or why one cannot be read."""
+        try:
+            return [self.load(image) for image in images]
+        except ImageError as error:
+            return error
+
+    def load(self, image: Media) -> tuple[bytes | None, str | None]:
+        """Return bytes and path of an image as it is written.
+
+        Raises:
+            ImageError: if it is missing, or is no image that a model can be shown.
+        """
+        if image.data is not None:
+            return image.data, image.path
+        import base64
+
+        text = image.path or ""
+        if text.startswith("data:"):
+            return base64.b64decode(text.partition(",")[2]), None
+        path = (self.folder or Path()) / text
+        if not path.is_file():
+            raise ImageError(f"no file {text}", code="image_missing")
+        if self.mode == "embed":
+            return path.read_bytes(), path.name
+        return None, str(path)
