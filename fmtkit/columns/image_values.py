@@ -35,6 +35,8 @@ class RowImages:
 
 COLUMNS = ("images", "image")
 """Columns of a source that hold the images of a row, the one that counts first."""
+PLACEHOLDER = "<image>"
+"""What stands for an image in the texts of most layouts."""
 _KEYS = ("image_url", "image", "url", "path", "base64", "data", "source", "bytes")
 """Keys under which an image is, the usual one first; OpenAI's `image_url` is an object with a URL."""
 _BESIDE = frozenset({"type", "text", "detail", "cache_control", "format", "media_type", "index"})

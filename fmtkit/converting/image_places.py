@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.columns.flat_messages import FlatMessages, flatten, keys_of, lists_of
-from fmtkit.columns.image_values import RowImages
+from fmtkit.columns.image_values import PLACEHOLDER, RowImages
 from fmtkit.core import buffers
-from fmtkit.core.buffers import Int64s
+from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.sources.marks import Media
 
-PLACEHOLDER = "<image>"
 REPLIES = ("completion", "chosen", "rejected", "replies")
 
 
@@ -50,10 +49,13 @@ class Places:
         return contents
 
     @cached_property
-    def _asking(self) -> np.ndarray:
+    def _asking(self) -> Bools:
         """Return which messages are a user's."""
+        return self._by("user")
+
+    def _by(self, speaker: str) -> Bools:
         roles = keys_of(self._flat.messages)["role"].to_pylist()
-        return np.fromiter((role == "user" for role in roles), np.bool_, len(roles))
+        return np.fromiter((role == speaker for role in roles), np.bool_, len(roles))
 
     @cached_property
     def marked(self) -> Int64s:
@@ -78,16 +80,18 @@ class Places:
 
     @cached_property
     def in_replies(self) -> dict[str, Int64s]:
-        """Count the places in each reply of the rows, by column."""
+        """Count the places in what the assistant says in each row, by column."""
         names = [name for name in REPLIES if name in self._table.schema.names]
-        return {name: _in_column(self._table.column(name)) for name in names}
+        found = {name: _in_column(self._table.column(name)) for name in names}
+        said = _occurrences(self._contents, IMAGE) * self._by("assistant")
+        return {self.column: self._by_row(said), **found}
 
     def check(self, row: int, given: RowImages) -> Sequence[Media] | Problem:
         """Return the images of a row in the order of their places, or what is wrong."""
         for name, counts in self.in_replies.items():
             if counts[row]:
                 return Problem(
-                    name, f"{name} shows an image: a trainer takes them in what is asked only"
+                    name, f"{name} has an image in a reply: trainers take them in what is asked"
                 )
         marked, written = int(self.marked[row]), int(self.written[row])
         listed, of_parts = given.listed, given.of_parts

@@ -198,7 +198,7 @@ class Job:
         stage = self.text
         if not isinstance(stage, TargetStage) or stage.target.beside is None:
             return None
-        return stage.target.beside(name, rows, tuple(stage.rows))
+        return stage.target.beside(name, rows, stage.columns)
 
     @property
     def size(self) -> int | None:

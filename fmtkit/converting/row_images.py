@@ -8,16 +8,17 @@ from fmtkit.columns.image_values import RowImages, UnreadableImageError, images_
 from fmtkit.columns.strict_kinds import contents, has_image_part
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
 from fmtkit.core.image_columns import IMAGES
+from fmtkit.core.tables import IMAGE_TABLES
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault, Media, kind_of
 
-TABLES = frozenset({"Conversation", "Completion", "Prompt", "Preference", "Unpaired", "Ranking"})
-"""Tables whose rows may have images: those of conversations."""
+REJECTED = "rejected_images"
+"""ms-swift's column of the images of the worse reply."""
 
 
 def may_have_images(converter: Converter) -> bool:
     """Return whether the rows of a converter may have images: those of messages may."""
-    return converter.table in TABLES and not converter.text and not converter.takes_rows
+    return converter.table in IMAGE_TABLES and not converter.text and not converter.takes_rows
 
 
 def columns_of(
@@ -83,6 +84,10 @@ def faults(names: Sequence[str], row: Row) -> list[Fault]:
         except UnreadableImageError:
             why = f"{name} holds {kind_of(row[name])}, not images: paths, URLs or bytes"
             found.append(Fault("type_error", name, why))
+    if (worse := row.get(REJECTED)) is not None and is_media(IMAGES, worse):
+        same = any(row.get(name) == worse for name in names)
+        why = f"{REJECTED} are other images than those of the row, of which a pair has one list"
+        found += [] if same else [Fault("unsupported", REJECTED, why)]
     there = [name for name in names if is_media(name, row.get(name))]
     if len(there) > 1 and row[there[0]] != row[there[1]]:
         why = f"{' and '.join(there)} have different images"

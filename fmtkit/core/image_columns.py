@@ -30,12 +30,6 @@ FEATURES = json.dumps(
 """What `datasets` reads under `huggingface` in the metadata of a schema: that it is to decode the images."""
 
 
-def has_images(schema: pa.Schema) -> bool:
-    """Return whether rows have images of fmtkit's own type."""
-    index = schema.get_field_index(IMAGES)
-    return index >= 0 and bool(schema.field(index).type == IMAGES_FIELD.type)
-
-
 def type_with_parts(dtype: pa.DataType) -> pa.DataType:
     """Return the type of messages, of lists of them or of lists of those, with contents in parts."""
     if pa.types.is_list(dtype):

@@ -28,7 +28,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from fmtkit.core.image_columns import has_images, type_with_parts, with_parts
+from fmtkit.core.image_columns import (
+    IMAGES,
+    IMAGES_FIELD,
+    images_array,
+    type_with_parts,
+    with_parts,
+)
 from fmtkit.core.message_keys import MESSAGE_KEYS
 
 if TYPE_CHECKING:
@@ -79,6 +85,16 @@ SPLIT_KEY = "split key"
 """Column with the prompt of each row, where what is written no longer shows it; it is never written."""
 
 
+IMAGE_TABLES = ("Conversation", "Completion", "Prompt", "Preference", "Unpaired", "Ranking")
+"""Tables whose rows may have images: those of conversations."""
+
+
+def has_images(schema: pa.Schema) -> bool:
+    """Return whether rows have images of fmtkit's own type."""
+    index = schema.get_field_index(IMAGES)
+    return index >= 0 and bool(schema.field(index).type == IMAGES_FIELD.type)
+
+
 def carried(name: str) -> str:
     """Return the name of a carried column until it is written."""
     return CARRIED + name
@@ -97,9 +113,26 @@ def written_name(name: str) -> str:
 def written_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema under which rows are written."""
     if has_images(schema):
-        shown = (f.with_type(type_with_parts(f.type)) if _is_dialog(f.name) else f for f in schema)
-        schema = pa.schema(shown)
+        schema = _shown_schema(schema)
     return pa.schema([f.with_name(written_name(f.name)) for f in schema if f.name != SPLIT_KEY])
+
+
+def with_images(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of such rows, as they are written, where they have images."""
+    if has_images(schema):
+        return schema
+    return _shown_schema(schema).append(IMAGES_FIELD)
+
+
+def without_any_image(table: pa.Table) -> pa.Table:
+    """Return written rows of text as rows with images are written: none in each."""
+    table = _shown(table)
+    return table.append_column(IMAGES_FIELD, images_array([()] * table.num_rows))
+
+
+def _shown_schema(schema: pa.Schema) -> pa.Schema:
+    shown = (f.with_type(type_with_parts(f.type)) if _is_dialog(f.name) else f for f in schema)
+    return pa.schema(shown)
 
 
 def _is_dialog(name: str) -> bool:

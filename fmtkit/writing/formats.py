@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from fmtkit.core import buffers, plugins
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.core.image_columns import FEATURES, IMAGES, has_images, image_texts
+from fmtkit.core.image_columns import FEATURES, IMAGES, image_texts
+from fmtkit.core.tables import has_images
 from fmtkit.writing import json_lines
 from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file, with_more
 
