@@ -97,6 +97,13 @@ BAD = [
     ("unsupported", "intel", INTEL, INTEL | {"audio": ["a.wav"]}, "audio"),
     ("image_missing", "intel", INTEL, INTEL | {"images": ["a.png"]}, "images"),
     (
+        "image_unreadable",
+        "intel",
+        INTEL,
+        INTEL | {"image": "data:image/svg+xml;base64,PHN2Zy8+"},
+        "images",
+    ),
+    (
         "unsupported",
         "argilla_chat",
         CHAT,
@@ -259,8 +266,8 @@ def test_of_several_codes_the_first_of_the_list_is_given(tmp_path):
         INTEL | {"chosen": "", "rejected": ""},
         line(INTEL | {"chosen": 5})[:-1] + b',"question":"z"}',
         line(INTEL | {"rejected": "4"})[:-1] + b',"question":"z"}',
-        line(INTEL | {"rejected": " ", "images": ["x"]})[:-1] + b',"x":1e400}',
-        line(INTEL | {"images": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"rejected": " ", "audio": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"audio": ["x"]})[:-1] + b',"x":1e400}',
         line(INTEL | {"rejected": "4"})[:-1] + b',"x":"\\ud800"}',
     ]
     codes = [verdict[1] for verdict in convert(tmp_path, rows, "intel").verdicts]

@@ -146,8 +146,15 @@ def test_the_schema_of_a_type_takes_the_rows_that_the_judge_takes(case):
         faults = binding.judge(value)
         if not faults:
             assert schema.is_valid(json.loads(line)), line
+        elif any(_is_written(value.get(column.top)) for column in binding.columns):
+            # What is in such a text is left to the judge.
+            continue
         elif {f.code for f in faults} <= SAID_BY_SCHEMAS and {_top(f) for f in faults} <= used:
             assert not schema.is_valid(json.loads(line)), (line, faults)
+
+
+def _is_written(value):
+    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
 
 
 def _top(fault):

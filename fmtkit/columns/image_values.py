@@ -58,11 +58,11 @@ class UnreadableImageError(ValueError):
 
 
 def images_of(value: Any) -> list[Media]:
-    """Return the images that a column holds; null, an empty text, [] and [null] are none.
+    """Return the images that a column holds; null, "", false, 0, {}, [] and [null] are none.
 
     Raises UnreadableImageError for a value that is no image.
     """
-    if value is None or value == "":
+    if not value:
         return []
     if isinstance(value, list):
         return [image for item in value for image in images_of(item)]
@@ -145,3 +145,8 @@ def is_stored(value: Any) -> bool:
         is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
         return is_webp or data.startswith(_SIGNATURES) or (not data and is_like_images(value.path))
     return isinstance(value, str) and value.startswith("data:image/")
+
+
+def is_base64(text: str) -> bool:
+    """Return whether a text is the base64 of an image, without a media type before it."""
+    return _ENCODED.match(text) is not None

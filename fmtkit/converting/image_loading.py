@@ -1,12 +1,14 @@
 """Loading: an image as a row gives it becomes one as it is written, once its header is read."""
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmtkit.columns.image_values import RowImages
+from fmtkit.columns.image_values import RowImages, is_base64
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import ImageError
+from fmtkit.images.headers import read_file_header, read_header
 from fmtkit.sources.marks import Media
 
 
@@ -42,16 +44,25 @@ class ImageLoader:
         Raises:
             ImageError: if it is missing, or is no image that a model can be shown.
         """
-        if image.data is not None:
-            return image.data, image.path
-        import base64
-
-        text = image.path or ""
-        if text.startswith("data:"):
-            return base64.b64decode(text.partition(",")[2]), None
+        data, text = image.data, image.path or ""
+        if data is None and (text.startswith("data:") or is_base64(text)):
+            data, text = _decoded(text.partition(",")[2] or text), ""
+        if data is not None:
+            read_header(data)
+            return data, text or None
+        if "://" in text:
+            raise ImageError(f"{text} is a URL, which --fetch-images fetches", "image_missing")
         path = (self.folder or Path()) / text
         if not path.is_file():
-            raise ImageError(f"no file {text}", code="image_missing")
+            raise ImageError(f"there is no file {text}", "image_missing")
+        read_file_header(path)
         if self.mode == "embed":
             return path.read_bytes(), path.name
         return None, str(path)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ImageError(f"its base64 is damaged ({error})") from error

@@ -273,7 +273,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     check_ignored(settings, converters, resolved, [*map(_rows_of, sources, samples)])
     _check_mapped(settings, converters, sources, samples)
     found = _open_columns(converters, resolved, samples, settings)
-    columns = [name for names in shown or () for name in names]
+    columns = _listed_images(converters, resolved, samples, settings)
     unkept = (*settings.ignore, *columns)
     kept = find_kept(sources, converters, resolved, settings.keep, written, engine, unkept)
     plans: list[ReadPlan] = []
@@ -797,6 +797,20 @@ def _image_columns(
     if all(names is None for names in found):
         return None
     return [names or () for names in found]
+
+
+def _listed_images(
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    samples: Sequence[Sequence[Row]],
+    settings: RowOptions,
+) -> list[str]:
+    """Return the columns with images of all sources, which are not kept besides."""
+    found = [
+        row_images.columns_of(c, sample, options.mapping, settings.ignore)
+        for c, options, sample in zip(converters, resolved, samples, strict=True)
+    ]
+    return [name for names in found for name in names or ()]
 
 
 def _image_stage(sources: Sequence[AnySource], settings: RowOptions) -> ImageStage:

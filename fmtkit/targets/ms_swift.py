@@ -1,6 +1,13 @@
 """ms-swift: messages, a rejected reply or a label beside them, and images with `<image>` in the text."""
 
-from fmtkit.columns.exports import messages, must_be_one_message, must_have_reply, only_item, whole
+from fmtkit.columns.exports import (
+    messages,
+    must_be_one_message,
+    must_end_with_prompt,
+    must_have_reply,
+    only_item,
+    whole,
+)
 from fmtkit.core.tables import Conversation, Preference, Unpaired
 from fmtkit.formats.target_registry import Rows, target
 
@@ -16,7 +23,9 @@ def preference(table: Preference) -> Rows:
     """https://swift.readthedocs.io/en/latest/Customization/Custom-dataset.html, for DPO."""
     worse = only_item(messages(must_be_one_message(table.rejected)))
     return {
-        "messages": messages(whole(table.prompt, must_be_one_message(table.chosen))),
+        "messages": messages(
+            whole(must_end_with_prompt(table.prompt), must_be_one_message(table.chosen))
+        ),
         "rejected_response": worse.with_value(worse.value.struct.field("content")),
     }
 
@@ -24,5 +33,5 @@ def preference(table: Preference) -> Rows:
 @target(reads="messages_label", holds=("system", "turns", "images"))
 def unpaired(table: Unpaired) -> Rows:
     """https://swift.readthedocs.io/en/latest/Customization/Custom-dataset.html, for KTO."""
-    turns = whole(table.prompt, must_be_one_message(table.completion))
+    turns = whole(must_end_with_prompt(table.prompt), must_be_one_message(table.completion))
     return {"messages": messages(turns), "label": table.label}
