@@ -6,6 +6,7 @@ files that are named in an error. The makers below them take sizes. Pillow write
 
 import base64
 import io
+import random
 import struct
 import zlib
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 from PIL import Image
 
+_NOISE = random.Random(33)
 ORIENTATION = 0x0112
 """The tag of EXIF and TIFF that says how an image is turned; 5 to 8 swap width and height."""
 
@@ -69,6 +71,11 @@ def animated(form: str = "GIF", frames: int = 3) -> bytes:
     """Return an animation of pictures of 32 x 24 pixels that differ."""
     first, *others = [picture(seed=number) for number in range(frames)]
     return written(first, form, save_all=True, append_images=others, duration=100)
+
+
+def random_bytes(size: int) -> bytes:
+    """Return noise, another at each call, the same in each run."""
+    return _NOISE.randbytes(size)
 
 
 def png_chunk(name: bytes, data: bytes) -> bytes:

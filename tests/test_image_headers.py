@@ -144,6 +144,7 @@ def test_an_image_whose_exif_pillow_refuses_is_an_error(data):
         read_header(data)
 
 
+@pytest.mark.slow
 def test_datasets_and_transformers_turn_images_as_the_header_does(tmp_path):
     datasets = pytest.importorskip("datasets")
     image_utils = pytest.importorskip("transformers.image_utils")
