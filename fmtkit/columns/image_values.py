@@ -16,10 +16,15 @@ from fmtkit.sources.marks import Media, NotText
 
 @dataclass(frozen=True)
 class RowImages:
-    """The images of a row: those that a column lists, and those of the parts of each other column."""
+    """The images of a row: those that a column lists, and those of the parts of each other column.
+
+    A row that has this may have no image: a part may stand for one that is not there.
+    """
 
     listed: tuple[Media, ...] = ()
     parts: tuple[tuple[Media, ...], ...] = ()
+    is_marked: bool = False
+    """Whether a text has the character that stands for an image (`core.message_keys.IMAGE`)."""
 
     @property
     def of_parts(self) -> tuple[Media, ...]:
@@ -35,6 +40,8 @@ class RowImages:
 
 COLUMNS = ("images", "image")
 """Columns of a source that hold the images of a row, the one that counts first."""
+REJECTED = "rejected_images"
+"""ms-swift's column of the images of a worse reply."""
 PLACEHOLDER = "<image>"
 """What stands for an image in the texts of most layouts."""
 _KEYS = ("image_url", "image", "url", "path", "base64", "data", "source", "bytes")

@@ -186,8 +186,6 @@ def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
         _add(found, _wrong(kind, value, path))
     for fault in part_faults(value, path, images=kind.images):
         _add(found, fault)
-    if kind.images:
-        _add(found, _marked(value, path))
     _add(found, faults(_texts_only(value) if kind.images else value, path))
 
 
@@ -321,8 +319,6 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
 
 def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
     content = message.get(kind.content)
-    if kind.images:
-        _add(found, _marked(content, path))
     if content is None:
         # Typed columns cannot tell a null from a key that is not there.
         if not (_says_without_text(kind, message) or _is_silent(kind, message)):
@@ -367,16 +363,6 @@ def _texts_only(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     return [None if is_image_part(part) else part for part in content]
-
-
-def _marked(content: Any, path: str) -> Fault | None:
-    """Return the fault of a text with the character that stands for images."""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    if not any(isinstance(text, str) and IMAGE in text for text in texts):
-        return None
-    why = f"{path} holds U+FDD0, which is no character: fmtkit marks images by it"
-    return Fault("invalid_unicode", path, why)
 
 
 def _not_text(value: Any, path: str) -> Fault:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, filled_keys
+from fmtkit.columns import ABSENT, filled_keys, image_values
 from fmtkit.columns.image_values import RowImages
 from fmtkit.columns.kinds import (
     DialogKind,
@@ -130,7 +130,7 @@ class Binding(PickledByFields):
                 f"the row has {name}; {row_images.refusal(name, self.converter)}",
             )
             for name in row
-            if name not in (self.images or ()) and is_media(name, row[name])
+            if name not in self._shown and is_media(name, row[name])
         ]
         found += row_images.faults(self.images or (), row)
         found += _ignored_faults(row, self._used)
@@ -141,11 +141,16 @@ class Binding(PickledByFields):
         return None if self.images is None else row_images.of_row(self.images, self.columns, row)
 
     @cached_property
+    def _shown(self) -> tuple[str, ...]:
+        """Return the columns of media that are images of the row."""
+        return () if self.images is None else (*self.images, image_values.REJECTED)
+
+    @cached_property
     def _used(self) -> frozenset[str]:
         """Return the columns of the row that are used as a whole."""
         used = (column.path for column in (*self.columns, *self.kept))
         whole = (path[0] for path in used if len(path) == 1)
-        return frozenset((*whole, *(self.images or ())))
+        return frozenset((*whole, *self._shown))
 
     def unwrapped(self, row: Row) -> Row:
         """Return a row with what the JSON text in its columns of lists and objects holds, parsed once."""

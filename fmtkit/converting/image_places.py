@@ -86,8 +86,14 @@ class Places:
         said = _occurrences(self._contents, IMAGE) * self._by("assistant")
         return {self.column: self._by_row(said), **found}
 
-    def check(self, row: int, given: RowImages) -> Sequence[Media] | Problem:
+    def check(self, row: int, given: RowImages | None) -> Sequence[Media] | Problem:
         """Return the images of a row in the order of their places, or what is wrong."""
+        if given is None:
+            given = RowImages(is_marked=bool(self.marked[row]))
+        if given.is_marked:
+            return Problem(
+                self.column, "a text has the character U+FDD0, by which images are marked"
+            )
         for name, counts in self.in_replies.items():
             if counts[row]:
                 return Problem(

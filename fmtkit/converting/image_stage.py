@@ -14,7 +14,7 @@ from fmtkit.converting.image_places import Places, Problem
 from fmtkit.converting.text_stage import RowFailure
 from fmtkit.core import buffers
 from fmtkit.core.errors import ImageError
-from fmtkit.core.image_columns import IMAGES, IMAGES_FIELD, images_array
+from fmtkit.core.image_columns import IMAGES, IMAGES_FIELD, StoredImage, images_array
 from fmtkit.core.message_keys import IMAGE, in_parts
 from fmtkit.core.tables import DIALOG_COLUMNS, is_carried
 from fmtkit.rendering.content_parts import Cuts
@@ -66,18 +66,23 @@ class ImageStage:
             images: Record -> its images; other records have none.
         """
         places = Places(table)
-        loaded: list[Sequence[tuple[bytes | None, str | None]]] = []
+        loaded: list[Sequence[StoredImage]] = []
         failures: list[RowFailure] = []
         # Rows of one record, such as its pairs, have the same images.
-        known: dict[int, Sequence[tuple[bytes | None, str | None]] | ImageError] = {}
+        known: dict[int, Sequence[StoredImage] | ImageError] = {}
         loader = self.loaders[source]
+        held_here = (
+            images[record] for record in dict.fromkeys(records.tolist()) if record in images
+        )
+        given = (image for one in held_here for image in (*one.listed, *one.of_parts))
+        fetched = loader.fetched(given)
         for row, record in enumerate(records.tolist()):
-            found = places.check(row, images.get(record, NONE))
+            found = places.check(row, images.get(record))
             if isinstance(found, Problem):
                 failures.append(RowFailure(row, "image_count", found.column, found.message))
                 continue
             if record not in known:
-                known[record] = loader.load_all(found)
+                known[record] = loader.load_all(found, fetched)
             held = known[record]
             if isinstance(held, ImageError):
                 failures.append(RowFailure(row, held.code, IMAGES, str(held)))

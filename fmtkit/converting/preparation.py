@@ -815,17 +815,15 @@ def _listed_images(
 
 def _image_stage(sources: Sequence[AnySource], settings: RowOptions) -> ImageStage:
     """Return the stage that reads the images of these sources."""
-    folders = {source.name: _folder_of(source, settings) for source in sources}
+    folders = {source.name: _folder_of(source) for source in sources}
     loaders = {
         folder: ImageLoader.of(folder, settings) for folder in dict.fromkeys(folders.values())
     }
     return ImageStage(tuple(loaders[folders[source.name]] for source in sources))
 
 
-def _folder_of(source: AnySource, settings: RowOptions) -> Path:
-    """Return the folder in which the paths of images are."""
-    if settings.image_folder is not None:
-        return Path(settings.image_folder).absolute()
+def _folder_of(source: AnySource) -> Path:
+    """Return the folder of a source: of the current one, where it is no file."""
     path = Path(source.name)
     return path.absolute().parent if path.is_file() else Path.cwd()
 

@@ -4,16 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fmtkit.columns import image_values
-from fmtkit.columns.image_values import RowImages, UnreadableImageError, images_of
-from fmtkit.columns.strict_kinds import contents, has_image_part
+from fmtkit.columns.image_values import REJECTED, RowImages, UnreadableImageError, images_of
+from fmtkit.columns.strict_kinds import contents, has_image_part, texts_of
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
 from fmtkit.core.image_columns import IMAGES
+from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.tables import IMAGE_TABLES
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault, Media, kind_of
-
-REJECTED = "rejected_images"
-"""ms-swift's column of the images of the worse reply."""
 
 
 def may_have_images(converter: Converter) -> bool:
@@ -96,13 +94,22 @@ def faults(names: Sequence[str], row: Row) -> list[Fault]:
 
 
 def of_row(names: Sequence[str], columns: Sequence[BoundColumn], row: Row) -> RowImages | None:
-    """Return the images of a sound row; None where it has none."""
-    listed = next(filter(None, (images_of(row.get(name)) for name in names)), [])
+    """Return the images of a sound row; None where it has none, and no place for one."""
+    listed = tuple(next(filter(None, (images_of(row.get(name)) for name in names)), []))
     found: list[tuple[Media, ...]] = []
+    are_shown = is_marked = False
     for column in columns:
         value = column.lookup(row)
-        held = contents(column.kind, value) if value is not None else ()
-        images = (image for content in held for image in image_values.images_in(content))
+        held = [] if value is None else [*contents(column.kind, value)]
+        images = [image for content in held for image in image_values.images_in(content)]
+        are_shown |= bool(images)
+        is_marked |= any(map(_is_marked, held))
         found.append(tuple(image for image in images if image is not None))
-    parts = tuple(filter(None, found))
-    return RowImages(tuple(listed), parts) if listed or parts else None
+    if not (listed or are_shown or is_marked):
+        return None
+    return RowImages(listed, tuple(filter(None, found)), is_marked)
+
+
+def _is_marked(content: Any) -> bool:
+    texts = (t for t in texts_of(content)) if isinstance(content, list) else [content]
+    return any(isinstance(text, str) and text is not IMAGE and IMAGE in text for text in texts)

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from fmtkit.core import buffers
 from fmtkit.core.message_keys import IMAGE, in_parts
 
+StoredImage = tuple[bytes | None, str | None]
+"""The bytes of an image, or the path of its file; a path beside bytes is a name only."""
 IMAGES = "images"
-STORED_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 """An image as `datasets` stores it: its bytes as they came, or the path of its file."""
-IMAGES_FIELD = pa.field(IMAGES, pa.list_(STORED_IMAGE))
+IMAGES_FIELD = pa.field(IMAGES, pa.list_(IMAGE_TYPE))
 """Of exactly this type: `datasets` decodes no large lists and no large binaries."""
 PART = pa.struct([("type", pa.string()), ("text", pa.string())])
 PARTS = pa.list_(PART)
@@ -82,7 +84,7 @@ def _parts(contents: pa.StringArray) -> pa.Array:
     )
 
 
-def images_array(rows: Sequence[Sequence[tuple[bytes | None, str | None]]]) -> pa.Array:
+def images_array(rows: Sequence[Sequence[StoredImage]]) -> pa.Array:
     """Make the column of the images of rows, bytes or the path of each.
 
     Raises OverflowError where their bytes are 2 GiB or more: rows are handed over in blocks below that.
@@ -100,7 +102,7 @@ def images_array(rows: Sequence[Sequence[tuple[bytes | None, str | None]]]) -> p
     )
     images = pa.StructArray.from_arrays(
         [stored, buffers.texts(path for _, path in flat).cast(pa.string())],
-        fields=list(STORED_IMAGE),
+        fields=list(IMAGE_TYPE),
     )
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     offsets = pa.py_buffer(buffers.ends(sizes).astype(np.int32))
@@ -122,10 +124,11 @@ def _as_text(data: bytes | None, path: str | None) -> str | None:
 
 def data_uri(data: bytes) -> str:
     """Return the bytes of an image as a data URI."""
-    return f"data:image/{_subtype(data)};base64,{base64.b64encode(data).decode()}"
+    return f"data:image/{subtype(data)};base64,{base64.b64encode(data).decode()}"
 
 
-def _subtype(data: bytes) -> str:
+def subtype(data: bytes) -> str:
+    """Return the subtype of the media type of an image, which is the usual ending of its file too."""
     if data.startswith(b"RIFF"):
         return "webp"
     starts = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"BM": "bmp"}
