@@ -5,7 +5,8 @@ file a few KB are read. What Pillow, and so `datasets` and transformers, cannot 
 reason in plain words. Pixels may still be damaged, which only `verifying` tells.
 
 What is taken is what processors take, which convert each image to 8 bits of red, green and blue;
-`findings.traps` names what that loses: frames, 16 bits, transparency.
+`findings.traps` names what that loses: frames, 16 bits, transparency. Other formats that Pillow may open
+(AVIF, JPEG 2000, Netpbm, icons) are named and refused.
 """
 
 import re
@@ -361,24 +362,33 @@ def _extended_webp(data: Ranges, start: bytes) -> Header:
     flags = start[0]
     width = int.from_bytes(start[4:7], "little") + 1
     height = int.from_bytes(start[7:10], "little") + 1
-    frames, found = 0, {b"EXIF": b"", b"XMP ": b""}
+    found = {b"EXIF": b"", b"XMP ": b""}
     # Decoders pass over chunks that the flags do not announce.
     wanted = {name for name, bit in ((b"EXIF", 8), (b"XMP ", 4)) if flags & bit}
-    [size] = struct.unpack("<L", data.exactly(16, 4))
-    at = 20 + size + size % 2
-    for _ in range(MOST_STEPS):
-        head = data.some(at, 8)
-        if len(head) < 8 or (frames > 1 and not wanted):
-            break
-        name, size = struct.unpack("<4sL", head)
+    frames = 0
+    for name, at, size in _webp_chunks(data):
         frames += name == b"ANMF"
         if name in wanted and size <= MOST_TEXT:
-            found[name] = data.some(at + 8, size)
+            found[name] = data.some(at, size)
             wanted.discard(name)
-        at += 8 + size + size % 2
+        if frames > 1 and not wanted:
+            break
     turned = orientation.of_blocks(found[b"EXIF"], found[b"XMP "])
     is_animated = bool(flags & 2) and frames > 1
     return Header("WEBP", width, height, turned, "rgb", 8, bool(flags & 16), is_animated)
+
+
+def _webp_chunks(data: Ranges) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name, place and size of each chunk behind the first, as far as there are bytes."""
+    [size] = struct.unpack("<L", data.exactly(16, 4))
+    at = 20 + size + size % 2
+    for _ in range(MOST_STEPS):
+        try:
+            name, size = struct.unpack("<4sL", data.exactly(at, 8))
+        except CutShortError:
+            return
+        yield name, at + 8, size
+        at += 8 + size + size % 2
 
 
 _BITS_OF_BMP = {1: 1, 4: 4, 8: 8, 16: 5, 24: 8, 32: 8}
