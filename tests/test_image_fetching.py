@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import image_samples as samples
 import pytest
+from object_store import BUCKET
 
 from fmtkit.core import storage
 from fmtkit.core.errors import ImageError
@@ -61,7 +62,7 @@ class Images(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch) -> Iterator[str]:
+def web(monkeypatch) -> Iterator[str]:
     monkeypatch.setattr(storage, "PAUSES", (0.0, 0.0, 0.0))
     ASKED.clear()
     ENDED.clear()
@@ -73,14 +74,14 @@ def server(monkeypatch) -> Iterator[str]:
     running.server_close()
 
 
-def test_images_come_in_order_with_one_request_each(server):
-    urls = [f"{server}/{number}.png" for number in range(40)]
+def test_images_come_in_order_with_one_request_each(web):
+    urls = [f"{web}/{number}.png" for number in range(40)]
     found = list(fetch_images(urls, FetchLimits(workers=3)))
     assert found == [(url, samples.png(seed=number)) for number, url in enumerate(urls)]
     assert set(ASKED.values()) == {1}
 
 
-def test_each_error_is_its_own_and_the_others_come(server):
+def test_each_error_is_its_own_and_the_others_come(web):
     names = {
         "none.png": "no such file",
         "forbidden.png": "403|Forbidden",
@@ -88,25 +89,25 @@ def test_each_error_is_its_own_and_the_others_come(server):
         "drawing.svg": "SVG",
         "empty.png": "empty",
     }
-    found = dict(fetch_images([*(f"{server}/{name}" for name in names), f"{server}/1.png"]))
-    assert found.pop(f"{server}/1.png") == samples.png(seed=1)
+    found = dict(fetch_images([*(f"{web}/{name}" for name in names), f"{web}/1.png"]))
+    assert found.pop(f"{web}/1.png") == samples.png(seed=1)
     for name, said in names.items():
-        error = found[f"{server}/{name}"]
+        error = found[f"{web}/{name}"]
         with pytest.raises(ImageError, match=said):
             raise error
         assert error.code == "image_missing"
         assert "\n" not in str(error)
 
 
-def test_a_busy_server_is_asked_again_and_a_redirect_followed(server):
-    [(_, busy), (_, moved)] = fetch_images([f"{server}/busy.png", f"{server}/moved.png"])
+def test_a_busy_server_is_asked_again_and_a_redirect_followed(web):
+    [(_, busy), (_, moved)] = fetch_images([f"{web}/busy.png", f"{web}/moved.png"])
     assert busy == PNG
     assert moved == samples.png(seed=1)
     assert ASKED["/busy.png"] == 2
 
 
-def test_size_time_and_number_are_bounded(server):
-    urls = [f"{server}/endless.png", f"{server}/slow.png", f"{server}/1.png", f"{server}/2.png"]
+def test_size_time_and_number_are_bounded(web):
+    urls = [f"{web}/endless.png", f"{web}/slow.png", f"{web}/1.png", f"{web}/2.png"]
     began = time.monotonic()
     found = dict(fetch_images(urls, FetchLimits(size=100_000, seconds=1.0, count=3)))
     assert time.monotonic() - began < 10
@@ -118,7 +119,7 @@ def test_size_time_and_number_are_bounded(server):
     assert ASKED["/2.png"] == 0
 
 
-def test_nothing_but_web_servers_and_stores_is_asked(server, tmp_path):
+def test_nothing_but_web_servers_and_stores_is_asked(web, tmp_path):
     (tmp_path / "a.png").write_bytes(PNG)
     urls = [
         f"file://{tmp_path}/a.png",
@@ -144,17 +145,31 @@ def test_a_server_that_is_not_there_is_an_error_at_once():
     assert time.monotonic() - began < 5
 
 
-def test_a_slow_host_is_not_asked_for_every_image(server):
-    urls = [f"{server}/slow.png?{number}" for number in range(20)]
+def test_a_slow_host_is_not_asked_for_every_image(web):
+    urls = [f"{web}/slow.png?{number}" for number in range(20)]
     found = [str(error) for _, error in fetch_images(urls, FetchLimits(seconds=0.5, workers=2))]
     assert sum(ASKED.values()) <= 6
     assert "no answer within 0.5 seconds" in found[0]
     assert "has not answered" in found[-1]
 
 
-def test_what_is_not_asked_for_is_not_fetched(server):
-    urls = (f"{server}/{number}.png" for number in range(1000))
+def test_what_is_not_asked_for_is_not_fetched(web):
+    urls = (f"{web}/{number}.png" for number in range(1000))
     found = fetch_images(urls, FetchLimits(workers=2))
     next(found)
     found.close()
     assert sum(ASKED.values()) <= 10
+
+
+def test_an_image_in_a_bucket_is_fetched_and_one_that_is_too_large_is_not(server):
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("s3")
+    system.pipe_file(f"{BUCKET}/a.png", PNG)
+    system.pipe_file(f"{BUCKET}/large.png", PNG + bytes(20_000))
+    urls = [f"s3://{BUCKET}/{name}.png" for name in ("a", "large", "none")]
+    server.seen.clear()
+    found = dict(fetch_images(urls, FetchLimits(size=10_000)))
+    assert found[urls[0]] == PNG
+    assert "larger than 10,000 bytes" in str(found[urls[1]])
+    assert "no such file" in str(found[urls[2]])
+    assert sum(path.endswith("/a.png") and way == "GET" for way, path in server.seen) == 1

@@ -3,6 +3,9 @@
 import io
 import os
 import struct
+import subprocess
+import sys
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -284,6 +287,30 @@ def test_a_header_of_endless_segments_ends(tmp_path):
     for read, given_ in ((read_header, data), (read_file_header, tmp_path / "x")):
         with pytest.raises(ImageError, match="JPEG"):
             read(given_)
+
+
+def test_metadata_that_grow_cost_no_more_than_their_bytes():
+    bomb = zlib.compress(bytes(1 << 20))
+    chunk = samples.png_chunk(b"zTXt", b"Raw profile type exif\0\0" + bomb)
+    segment = b"\xff\xe1\xff\xff" + b"Exif\0\0" + bytes(65_527)
+    began = time.process_time()
+    assert read_header(with_chunk(chunk * 4000)).width == 32
+    jpeg = samples.jpeg(exif=samples.exif(6))
+    assert read_header(jpeg[:2] + jpeg[2:20] + segment * 1000 + jpeg[20:]).stored_size == (32, 24)
+    assert time.process_time() - began < 2
+
+
+LIGHT = ["headers", "resolving", "visual_tokens", "findings", "fetching", "verifying"]
+
+
+def test_importing_them_loads_no_package_that_is_heavy_or_optional():
+    script = "".join(f"import fmtkit.images.{name}\n" for name in LIGHT)
+    script += "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    heavy = {"PIL", "torch", "transformers", "numpy", "pyarrow", "polars", "fsspec", "aiohttp"}
+    assert not heavy & set(done.stdout.split())
 
 
 EVERY = [make() for make, _ in samples.GOOD.values()] + [make() for make in samples.BAD.values()]

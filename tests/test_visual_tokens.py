@@ -75,6 +75,13 @@ def llava(*, patch: int = 14, strategy: str = "default", added: int = 1, **optio
     )
 
 
+def llava_siglip(**options: Any) -> Any:
+    from transformers import LlavaProcessor, SiglipImageProcessorPil
+
+    words = tokenizer("<image>")
+    return LlavaProcessor(SiglipImageProcessorPil(**options), words, patch_size=14)
+
+
 def llava_next(*, patch: int = 14, **options: Any) -> Any:
     from transformers import LlavaNextImageProcessorPil, LlavaNextProcessor
 
@@ -130,6 +137,7 @@ PROCESSORS: dict[str, Callable[[], Any]] = {
     "llava full": lambda: llava(
         strategy="full", added=0, do_center_crop=False, size={"height": 42, "width": 28}
     ),
+    "llava siglip": lambda: llava_siglip(size={"height": 56, "width": 28}),
     "llava next": lambda: llava_next(
         patch=7,
         size={"shortest_edge": 28},
@@ -227,6 +235,21 @@ KNOWN = {
         },
         {(10, 1000): 576, (336, 336): 576},
     ),
+    "LLaVA with SigLIP": (
+        {
+            "processor_config.json": {
+                "processor_class": "LlavaProcessor",
+                "patch_size": 14,
+                "vision_feature_select_strategy": "full",
+                "image_processor": {
+                    "image_processor_type": "SiglipImageProcessor",
+                    "size": {"height": 384, "width": 384},
+                },
+            },
+            "preprocessor_config.json": {"crop_size": 14, "size": {"shortest_edge": 14}},
+        },
+        {(10, 1000): 27 * 27},
+    ),
     "LLaVA 1.6": (
         {
             "processor_config.json": {
@@ -289,6 +312,16 @@ def test_what_has_no_rule_is_left_to_the_processor(tmp_path):
     assert rule_of(folder(tmp_path, files)) is None  # no patch_size
     odd = {"processor_class": "Qwen2VLProcessor", "image_processor": {"patch_size": "14"}}
     assert rule_of(folder(tmp_path, {"processor_config.json": odd})) is None
+    # Pixtral's models are of LLaVA's type, and have a processor of their own.
+    pixtral = {"processor_class": "PixtralProcessor", "patch_size": 14}
+    of_llava = {"model_type": "llava"}
+    assert (
+        rule_of(folder(tmp_path, {"processor_config.json": pixtral, "config.json": of_llava}))
+        is None
+    )
+    images = {"image_processor_type": "PixtralImageProcessorFast", "size": {"longest_edge": 1024}}
+    other = {"processor_class": "LlavaProcessor", "patch_size": 14, "image_processor": images}
+    assert rule_of(folder(tmp_path, {"processor_config.json": other})) is None
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(ImageError, match=r"config\.json cannot be read"):
         rule_of(tmp_path)
@@ -300,6 +333,15 @@ def test_a_size_that_qwen_refuses_is_named(tmp_path):
     assert rule.count(200, 1) == VisualTokens(29)
     with pytest.raises(ImageError, match="201 x 1 pixels: one side is 201 times the other"):
         rule.count(201, 1)
+
+
+@pytest.mark.slow
+def test_tiles_are_those_of_the_processor_beyond_its_own_bound_too(tmp_path):
+    processor = idefics3(size={"longest_edge": 5000}, max_image_size={"longest_edge": 1400})
+    processor.save_pretrained(tmp_path)
+    rule = rule_of(tmp_path)
+    wanted = [(100, 100), (999, 333), (20, 800)]
+    assert [rule.count(*size).total for size in wanted] == counted_by(processor, wanted)
 
 
 @pytest.mark.slow

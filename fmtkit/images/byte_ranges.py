@@ -57,24 +57,25 @@ class FileBytes:
             self._file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except (OSError, ValueError) as error:
             raise missing(path, error) from error
-        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+        state = os.fstat(self._file)
+        if not stat.S_ISREG(state.st_mode):
             os.close(self._file)
             raise ImageError(f"{path} is no file", "image_missing")
-        self._path = path
+        self._path, self._size = path, state.st_size
         self._left = MOST_READ
         self._block_at, self._block = 0, self._read(0, FIRST_BLOCK)
 
     def _read(self, at: int, size: int) -> bytes:
+        if at >= self._size:
+            return b""
         self._left -= size
         if self._left < 0:
             raise CutShortError
         try:
             os.lseek(self._file, at, os.SEEK_SET)
             return os.read(self._file, size)
-        except (OSError, OverflowError) as error:
-            if isinstance(error, OSError) and error.errno is not None and at < 1 << 62:
-                raise missing(self._path, error) from error
-            return b""
+        except OSError as error:
+            raise missing(self._path, error) from error
 
     def some(self, at: int, size: int) -> bytes:
         start = at - self._block_at

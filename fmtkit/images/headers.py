@@ -5,7 +5,8 @@ file a few KB are read. What Pillow, and so `datasets` and transformers, cannot 
 reason in plain words. Pixels may still be damaged, which only `verifying` tells.
 
 What is taken is what processors take, which convert each image to 8 bits of red, green and blue;
-`findings.traps` names what that loses: frames, 16 bits, transparency.
+`findings.traps` names what that loses: frames, 16 bits, transparency. Other formats that Pillow may open
+(AVIF, JPEG 2000, Netpbm, icons) are named and refused.
 """
 
 import re
@@ -107,6 +108,8 @@ def _turned(header: Header) -> Header:
     return header
 
 
+_PROFILE = b"Raw profile type exif\0"
+_XMP = b"XML:com.adobe.xmp\0"
 _CHUNK_NAME = re.compile(rb"\w{4}", re.ASCII)
 _PNG_COLOURS: dict[int, Colours] = {0: "grey", 2: "rgb", 3: "palette", 4: "grey", 6: "rgb"}
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -115,7 +118,7 @@ _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: 
 def _png(data: Ranges) -> Header:
     header: Header | None = None
     frames, alpha = 0, False
-    metadata = {"exif": b"", "profile": b"", "xmp": b""}
+    metadata: dict[str, bytes] = {}
     at = 8
     for _ in range(MOST_STEPS):
         size, name = struct.unpack(">L4s", data.exactly(at, 8))
@@ -141,7 +144,7 @@ def _png(data: Ranges) -> Header:
     _png_metadata_after_pixels(data, at, metadata, is_animated=is_animated)
     return replace(
         header,
-        orientation=orientation.of_blocks(metadata["exif"] or metadata["profile"], metadata["xmp"]),
+        orientation=_png_orientation(metadata),
         has_alpha=header.has_alpha or alpha,
         is_animated=is_animated,
     )
@@ -168,17 +171,24 @@ def _png_size(content: bytes) -> Header:
 
 
 def _png_metadata(name: bytes, content: bytes, found: dict[str, bytes]) -> None:
-    """Keep what Pillow reads an orientation from: a chunk, ImageMagick's text of it, and XMP."""
+    """Keep what Pillow reads an orientation from, the last of each; it is unpacked once, at the end."""
     if name == b"eXIf":
         found["exif"] = content
-    elif name in (b"tEXt", b"zTXt"):
-        key, _, text = content.partition(b"\0")
-        if key == b"Raw profile type exif":
-            found["profile"] = _unhexed(_inflated(text[1:]) if name == b"zTXt" else text)
-    elif name == b"iTXt" and content.startswith(b"XML:com.adobe.xmp\0"):
-        flags, _, rest = content[18:20], *content[20:].partition(b"\0")[1:]
-        text = rest.partition(b"\0")[2]
-        found["xmp"] = _inflated(text) if flags[:1] == b"\1" else text
+    elif name in (b"tEXt", b"zTXt") and content.startswith(_PROFILE):
+        found["profile"] = name + content[len(_PROFILE) :]
+    elif name == b"iTXt" and content.startswith(_XMP):
+        found["xmp"] = content[len(_XMP) :]
+
+
+def _png_orientation(found: dict[str, bytes]) -> int:
+    """Return the orientation in a chunk of EXIF, ImageMagick's text of one, or XMP."""
+    kind, text = found.get("profile", b"")[:4], found.get("profile", b"")[4:]
+    profile = _unhexed(_inflated(text[1:]) if kind == b"zTXt" else text)
+    xmp = found.get("xmp", b"")
+    # Whether and how it is packed, a language, and the name in it.
+    *_, text = xmp[2:].split(b"\0", 2)
+    xmp = _inflated(text) if xmp[:1] == b"\1" else text
+    return orientation.of_blocks(found.get("exif") or profile, xmp)
 
 
 def _inflated(text: bytes) -> bytes:
@@ -226,7 +236,7 @@ def _jpeg(data: Ranges) -> Header:
         elif marker == 0xE1:
             block = data.exactly(at, size)
             if block.startswith(orientation.EXIF_PREFIX):
-                exif += block[6:] if exif else block
+                exif = _joined_exif(exif, block)
             elif block.startswith(_XMP_PREFIX):
                 xmp = block[len(_XMP_PREFIX) :]
         elif marker == 0xE0 and size >= 12 and data.some(at, 4) == b"JFIF":
@@ -241,6 +251,12 @@ def _jpeg(data: Ranges) -> Header:
             raise
         found = 1
     return replace(header, orientation=found)
+
+
+def _joined_exif(first: bytes, block: bytes) -> bytes:
+    if len(first) > MOST_TEXT:
+        return first
+    return first + block[len(orientation.EXIF_PREFIX) :] if first else block
 
 
 def _jpeg_segments(data: Ranges) -> Iterator[tuple[int, int, int]]:
@@ -361,24 +377,33 @@ def _extended_webp(data: Ranges, start: bytes) -> Header:
     flags = start[0]
     width = int.from_bytes(start[4:7], "little") + 1
     height = int.from_bytes(start[7:10], "little") + 1
-    frames, found = 0, {b"EXIF": b"", b"XMP ": b""}
+    found = {b"EXIF": b"", b"XMP ": b""}
     # Decoders pass over chunks that the flags do not announce.
     wanted = {name for name, bit in ((b"EXIF", 8), (b"XMP ", 4)) if flags & bit}
-    [size] = struct.unpack("<L", data.exactly(16, 4))
-    at = 20 + size + size % 2
-    for _ in range(MOST_STEPS):
-        head = data.some(at, 8)
-        if len(head) < 8 or (frames > 1 and not wanted):
-            break
-        name, size = struct.unpack("<4sL", head)
+    frames = 0
+    for name, at, size in _webp_chunks(data):
         frames += name == b"ANMF"
         if name in wanted and size <= MOST_TEXT:
-            found[name] = data.some(at + 8, size)
+            found[name] = data.some(at, size)
             wanted.discard(name)
-        at += 8 + size + size % 2
+        if frames > 1 and not wanted:
+            break
     turned = orientation.of_blocks(found[b"EXIF"], found[b"XMP "])
     is_animated = bool(flags & 2) and frames > 1
     return Header("WEBP", width, height, turned, "rgb", 8, bool(flags & 16), is_animated)
+
+
+def _webp_chunks(data: Ranges) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the name, place and size of each chunk behind the first, as far as there are bytes."""
+    [size] = struct.unpack("<L", data.exactly(16, 4))
+    at = 20 + size + size % 2
+    for _ in range(MOST_STEPS):
+        try:
+            name, size = struct.unpack("<4sL", data.exactly(at, 8))
+        except CutShortError:
+            return
+        yield name, at + 8, size
+        at += 8 + size + size % 2
 
 
 _BITS_OF_BMP = {1: 1, 4: 4, 8: 8, 16: 5, 24: 8, 32: 8}

@@ -263,10 +263,13 @@ def rule_of(folder: Path, *, blank_line: int = 1) -> Rule | None:
         _read(folder / name)
         for name in ("processor_config.json", "preprocessor_config.json", "config.json")
     )
-    images = {**own, **_mapping(whole.get("image_processor"))}
+    # As transformers has it: the other file does not count beside the nested configuration.
+    images = _mapping(whole.get("image_processor")) or own
     name = whole.get("processor_class") or own.get("processor_class")
-    make = _OF_PROCESSOR.get(str(name)) or _OF_MODEL.get(str(model.get("model_type")))
-    if make is None:
+    known = _OF_PROCESSOR if name else _OF_MODEL
+    make = known.get(str(name or model.get("model_type")))
+    kind = str(images.get("image_processor_type") or "").removesuffix("Fast").removesuffix("Pil")
+    if make is None or (kind and kind not in _KINDS[make]):
         return None
     try:
         return make({**own, **whole, "blank_line": blank_line}, images)
@@ -324,7 +327,8 @@ def _added(processor: Config) -> int:
 
 def _tile(images: Config) -> tuple[int, int]:
     """Return height and width of what LLaVA's vision model gets."""
-    if images.get("do_center_crop", True):
+    is_siglip = str(images.get("image_processor_type")).startswith("Siglip")
+    if images.get("do_center_crop", not is_siglip):
         size = _square(images.get("crop_size") or {"height": 224, "width": 224})
     else:
         size = _square(images.get("size"))
@@ -391,6 +395,8 @@ _OF_MODEL: dict[str, _Maker] = {
     "qwen2_5_vl": _qwen,
     "qwen3_vl": _qwen,
     "qwen3_vl_moe": _qwen,
+    "qwen3_5": _qwen,
+    "qwen3_5_moe": _qwen,
     "llava": _llava,
     "llava_next": _llava_next,
     "idefics3": _tiles,
@@ -399,6 +405,15 @@ _OF_MODEL: dict[str, _Maker] = {
     "internvl": _intern,
 }
 """The type of a model whose processor names no class."""
+_KINDS: dict[_Maker, tuple[str, ...]] = {
+    _qwen: ("Qwen2VLImageProcessor",),
+    _llava: ("CLIPImageProcessor", "LlavaImageProcessor", "SiglipImageProcessor"),
+    _llava_next: ("LlavaNextImageProcessor",),
+    _tiles: ("Idefics3ImageProcessor", "SmolVLMImageProcessor"),
+    _gemma3: ("Gemma3ImageProcessor",),
+    _intern: ("GotOcr2ImageProcessor",),
+}
+"""The image processors, as they are named, for which each rule holds."""
 
 
 def counted_by(processor: Any, sizes: Sequence[tuple[int, int]]) -> list[int]:
@@ -413,7 +428,9 @@ def counted_by(processor: Any, sizes: Sequence[tuple[int, int]]) -> list[int]:
     from PIL import Image
 
     tokenizer = processor.tokenizer
-    placeholder = getattr(processor, "boi_token", None) or processor.image_token
+    placeholder = getattr(processor, "boi_token", None) or getattr(processor, "image_token", None)
+    if not isinstance(placeholder, str):
+        raise ImageError(f"{type(processor).__name__} names no token for an image")
     # With the tokens that begin and end every text.
     bare = len(tokenizer(placeholder)["input_ids"]) - 1
     counted: dict[tuple[int, int], int] = {}
