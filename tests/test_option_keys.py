@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from image_samples import png
+from image_samples import data_uri, png
 from runs import fmtkit, lines
 
 pytest.importorskip("trl")
@@ -86,7 +86,7 @@ CASES: dict[str, Case] = {
     "image_folder": Case("PICS", rows=tuple({**r, "image": "a.png"} for r in ROWS)),
     "verify_images": Case(True, rows=tuple({**r, "image": "pics/cut.png"} for r in ROWS)),
     "fetch_images": Case(
-        True, rows=tuple({**r, "image": "pics/a.png"} for r in ROWS), changes=False
+        True, rows=tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
     ),
     "ignore": Case(["id"]),
     "allow_rendered": Case(True, rows=tuple(RENDERED)),
