@@ -17,7 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
-from fmtkit.training.data import tokenized_rows
+from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.data.tokenized_rows import (
     VARIABLES,
     has_text_rows,
@@ -171,6 +171,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: boo
     rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
     if not isinstance(rows, Dataset):
         raise TypeError(f"{source.files}: not a dataset")
+    rows = image_rows.as_stored(rows)
     if source.columns:
         rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
