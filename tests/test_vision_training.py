@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("trl")
@@ -208,7 +209,7 @@ def test_what_is_answered_depends_on_the_images_of_the_prompt(
 
     def logits(of: list[dict[str, Any]]) -> Any:
         inputs = images_seen._of_prompts(trainer, of)
-        tensors = {name: torch.as_tensor(value) for name, value in inputs.items()}
+        tensors = {name: torch.as_tensor(np.array(value)) for name, value in inputs.items()}
         with torch.no_grad():
             return trainer.model(**tensors).logits[:, -1]
 

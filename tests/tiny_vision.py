@@ -160,6 +160,7 @@ def _llava(tokenizer: Any) -> tuple[Any, Any]:
 
 
 def _gemma3(tokenizer: Any) -> tuple[Any, Any]:
+    import torch
     from transformers import (
         Gemma3Config,
         Gemma3ForConditionalGeneration,
@@ -181,7 +182,10 @@ def _gemma3(tokenizer: Any) -> tuple[Any, Any]:
     processor = Gemma3Processor(
         images, tokenizer, image_seq_length=4, chat_template=tokenizer.chat_template
     )
-    return Gemma3ForConditionalGeneration(config), processor
+    model = Gemma3ForConditionalGeneration(config)
+    # Its projection starts at zero: before a step no image would change anything.
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.2)
+    return model, processor
 
 
 def _qwen2_5_vl(tokenizer: Any) -> tuple[Any, Any]:

@@ -471,7 +471,7 @@ def make_peft(job: Job, runner: Runner) -> Any:
         # PEFT knows no targets of most vision-language models, and those of a text model are in all parts.
         values.setdefault("target_modules", ALL_LINEAR)
         if targets is None or targets == ALL_LINEAR or not isinstance(targets, str):
-            values |= vision_parts.exclusion(_without_weights(job, runner), job)
+            values = vision_parts.exclusion(_without_weights(job, runner), job) | values
     if "loftq_config" in values:
         # With peft's own defaults: it reads a mapping as it is, and fails where a setting is missing.
         values["loftq_config"] = vars(LoftQConfig(**values["loftq_config"]))

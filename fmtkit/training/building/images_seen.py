@@ -67,6 +67,7 @@ def _inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
     except FmtkitError:
         raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
+        # What a length cuts, a template that takes no parts, and placeholders that images are missing for.
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise OptionError(
             f"images: no batch can be made of the first rows with images: {first}; see sequence_len, the "
