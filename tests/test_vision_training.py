@@ -17,7 +17,7 @@ import tiny_training as tiny
 import tiny_vision as vision
 from PIL import Image
 
-from fmtkit.core.errors import OptionError
+from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.building import build, images_seen, processors, vision_parts
 from fmtkit.training.data import image_rows
 from fmtkit.training.planning import job
@@ -120,6 +120,51 @@ def test_two_steps_train_and_the_folder_has_its_processor(
         dict(saved.apply_chat_template(asked, **given)),
         dict(first.apply_chat_template(asked, **given)),
     )
+
+
+@pytest.mark.slow
+def test_a_merged_model_and_one_trained_on_text_keep_their_processor(
+    vision_model: Models, tmp_path: Path
+) -> None:
+    keys = {"adapter": "lora", "lora_r": 2, "merge_lora": True}
+    work = make_job(tmp_path / "images", vision_model("llava"), "sft", **keys)
+    assert process.train(work) == 0
+    file = tiny.write_table("Conversation", tmp_path / "text.parquet")
+    text = replace(work, run=str(tmp_path / "text"), train=(job.Source((str(file),)),), peft=None)
+    (tmp_path / "text").mkdir()
+    assert process.train(text) == 0
+    first = processors.load(vision_model("llava"))
+    for folder in (tmp_path / "images" / "merged", tmp_path / "text" / "model"):
+        assert processors.load(str(folder)).to_dict() == first.to_dict()
+
+
+def test_a_processor_is_loaded_by_the_class_and_with_the_arguments_that_are_named(
+    vision_model: Models,
+) -> None:
+    named = processors.load(
+        vision_model("llava"), kind="LlavaProcessor", given={"size": {"shortest_edge": 14}}
+    )
+    assert named.image_processor.size["shortest_edge"] == 14
+    with pytest.raises(OptionError, match="processor_type: transformers has no LavaProcessor"):
+        processors.load(vision_model("llava"), kind="LavaProcessor")
+
+
+def test_a_model_without_a_processor_is_told_for_rows_with_images(
+    model: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=r"base_model: .* has no processor"):
+        build.parts_of(make_job(tmp_path, model, "sft"), [])
+
+
+def test_a_processor_without_torchvision_refuses_videos_and_is_saved_as_it_was(
+    vision_model: Models, tmp_path: Path
+) -> None:
+    loaded = processors.load(vision_model("qwen2_5_vl"))
+    with pytest.raises(DependencyError, match="videos need torchvision"):
+        loaded.video_processor.preprocess([])
+    loaded.save_pretrained(tmp_path)
+    assert processors.load(str(tmp_path)).to_dict() == loaded.to_dict()
+    assert loaded.to_dict()["video_processor"] == {"video_processor_type": "Qwen2VLVideoProcessor"}
 
 
 def collator_by_hand(method: str, processor: Any) -> Any:

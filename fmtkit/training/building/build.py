@@ -170,7 +170,8 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     )
     prepare = partial(_prepared, job, tokenizer=tokenizer, are_rendered=are_rendered)
     if processor is not None:
-        image_rows.check(loaded, runner)
+        for rows in filter(None, (loaded, evaluation)):
+            image_rows.check(rows, runner)
         prepare = partial(image_rows.for_trainer, size=image_rows.ImageSize.of(job))
     # TRL prepares no row that has images before a batch draws it.
     waits = processor is None and (
@@ -228,7 +229,12 @@ def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | N
 
 
 def load_processor(job: Job, runner: Runner) -> Any:
-    """Load the model's processor; its tokenizer has the run's special tokens and chat template."""
+    """Load the model's processor; its tokenizer has the run's special tokens and chat template.
+
+    Raises OptionError for a method whose trainer makes nothing of images.
+    """
+    if not runner.takes_images:
+        raise OptionError(images.no_path(runner))
     named = job.setting("processor_kwargs")
     processor = processors.load(
         job.model,

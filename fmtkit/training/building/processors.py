@@ -1,13 +1,17 @@
 """Processors of vision-language models: a tokenizer with what makes pixel values of images."""
 
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from inspect import signature
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError
+from fmtkit.training.planning.checks import model_file
 
+_FILES = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -36,17 +40,11 @@ def load(
     from transformers import ProcessorMixin
 
     where: dict[str, Any] = {"revision": revision, "trust_remote_code": trusted}
-    auto: Any = getattr(transformers, kind, None)
-    if auto is None:
+    class_: Any = getattr(transformers, kind, None)
+    if class_ is None:
         raise OptionError(f"processor_type: transformers has no {kind}; write AutoProcessor")
     try:
-        loaded = auto.from_pretrained(name, **where, **given)
-    except ImportError as error:
-        if "PIL" in str(error) or "Pillow" in str(error):
-            raise DependencyError("images need Pillow: pip install pillow") from error
-        if "torchvision" not in str(error).lower():
-            raise
-        loaded = _without_videos(name, where, given)
+        loaded = _loaded(class_, name, where, given)
     except (OSError, ValueError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise OptionError(f"base_model: {name}: its processor cannot be loaded: {first}") from error
@@ -57,17 +55,39 @@ def load(
     return loaded
 
 
+def _loaded(class_: Any, name: str, where: dict[str, Any], given: Mapping[str, Any]) -> Any:
+    try:
+        return class_.from_pretrained(name, **where, **given)
+    except ImportError as error:
+        told = str(error).lower()
+        if "pil" in told.split() or "pillow" in told:
+            raise DependencyError("images need Pillow: pip install pillow") from error
+        if "torchvision" not in told:
+            raise
+    return _without_videos(name, where, given)
+
+
+def copy_settings(name: str, folder: Path) -> None:
+    """Copy what a model's processor is made of, if it has one, into a folder that has its tokenizer."""
+    for file in _FILES:
+        found = model_file(name, file)
+        if found is not None and not (folder / file).exists():
+            shutil.copyfile(found, folder / file)
+
+
 def _without_videos(name: str, where: dict[str, Any], given: Mapping[str, Any]) -> Any:
     """Make the processor of a model for images and text; only its video processor needs torchvision."""
-    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, ProcessorMixin
-    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+    import transformers
+    from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
 
-    auto: Any = AutoConfig
-    class_: Any = PROCESSOR_MAPPING[type(auto.from_pretrained(name, **where))]
     settings, _ = ProcessorMixin.get_processor_dict(name, revision=where["revision"])
+    class_: Any = getattr(transformers, str(settings.get("processor_class")), None)
+    if class_ is None:
+        class_ = _class_by_config(name, where)
     tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    images: Any = AutoImageProcessor
     parts: dict[str, Any] = {
-        "image_processor": AutoImageProcessor.from_pretrained(name, **where, **given),
+        "image_processor": images.from_pretrained(name, **where, **given),
         "tokenizer": tokenizer,
         "video_processor": no_videos(**settings.get("video_processor", {})),
     }
@@ -75,6 +95,14 @@ def _without_videos(name: str, where: dict[str, Any], given: Mapping[str, Any]) 
     own = {n: v for n, v in settings.items() if n in named and n not in parts}
     own["chat_template"] = settings.get("chat_template") or tokenizer.chat_template
     return class_(**{n: parts[n] for n in class_.get_attributes()}, **own)
+
+
+def _class_by_config(name: str, where: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+    auto: Any = AutoConfig
+    return PROCESSOR_MAPPING[type(auto.from_pretrained(name, **where))]
 
 
 def no_videos(**settings: Any) -> Any:

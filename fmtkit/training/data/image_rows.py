@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.training.data import tokenized_rows
-from fmtkit.training.planning.images import COLUMN, ONE_MASK, mixed, no_path
+from fmtkit.training.planning.images import COLUMN, ONE_MASK, mixed
 
 if TYPE_CHECKING:
     from fmtkit.core.runner import Runner
@@ -39,8 +39,6 @@ def without_column(rows: Any) -> Any:
 
 def check(rows: Any, runner: Runner) -> None:
     """Raise OptionError for rows with images that TRL's trainers would read otherwise than they say."""
-    if not runner.takes_images:
-        raise OptionError(no_path(runner))
     columns = {*rows.column_names}
     marks = {tokenized_rows.COLUMN, tokenized_rows.RULE_COLUMN, "segments"}
     if marks & columns:

@@ -20,7 +20,7 @@ from fmtkit.core.escaping import counted
 from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.core.runner import find
-from fmtkit.training.building import images_seen, interrupts
+from fmtkit.training.building import images_seen, interrupts, processors
 from fmtkit.training.building.callbacks import (
     RunLog,
     TokenCounter,
@@ -313,6 +313,9 @@ def _save(trainer: Any, work: Job, parts: Any) -> None:
     if not trainer.is_world_process_zero():
         return
     parts.processing_class.save_pretrained(folder)
+    if parts.processor is None:
+        # A model that takes images keeps its processor when it is trained on text.
+        processors.copy_settings(work.model, folder)
     if work.setting("merge_lora") and work.peft is not None:
         # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
         trained = TrainedModel(folder, work.model, parts.runner.head, work)
