@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.training.data import tokenized_rows
-from fmtkit.training.planning.images import COLUMN, ONE_MASK, mixed
+from fmtkit.training.planning.images import COLUMN, NO_TOOLS, ONE_MASK, mixed
 
 if TYPE_CHECKING:
     from fmtkit.core.runner import Runner
@@ -48,7 +48,7 @@ def check(rows: Any, runner: Runner) -> None:
             "datasets: rows with images are either messages or prompts with completions: TRL's collator "
             "takes one kind; give them to runs of their own"
         )
-    if {"messages", "tools"} <= columns:
+    if {"messages", "tools"} <= columns and _has_tools(rows):
         raise OptionError(
             "datasets: TRL's collator does not render the tools of messages with images; remove the "
             "column tools, or write rows of prompt and completion"
@@ -57,6 +57,10 @@ def check(rows: Any, runner: Runner) -> None:
         without = _count_without(rows)
         if without:
             raise OptionError(mixed(runner.method, without, len(rows)))
+
+
+def _has_tools(rows: Any) -> bool:
+    return any(value not in NO_TOOLS for value in rows.select_columns(["tools"])["tools"])
 
 
 def _count_without(rows: Any) -> int:

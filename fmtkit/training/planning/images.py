@@ -34,6 +34,8 @@ FREEZING = (*PARTS, "freeze_mm_modules")
 SIZES = ("image_size", "image_max_pixels", "image_min_pixels", "image_resize_algorithm")
 _OF_ROWS = (*SIZES, "processor_type", "processor_kwargs")
 """Keys that act on rows with images only."""
+NO_TOOLS: tuple[object, ...] = (None, "", "[]", [])
+"""Values of the column tools in rows that have none."""
 _REPLIES = ("completion", "chosen", "rejected")
 _MARKS = re.compile(r"{%-?\s*generation\b")
 
@@ -59,6 +61,15 @@ def is_vision_model(plan: Plan) -> bool | None:
     return isinstance(facts.get("vision_config"), Mapping) or any(name in facts for name in marks)
 
 
+def has_column(schema: pa.Schema) -> bool:
+    """Return whether rows have the images that fmtkit converts, not a column of that name carried through."""
+    index = schema.get_field_index(COLUMN)
+    if index < 0 or not pa.types.is_list(schema.field(index).type):
+        return False
+    inside = schema.field(index).type.value_type
+    return pa.types.is_struct(inside) and {field.name for field in inside} == {"bytes", "path"}
+
+
 def are_in(sources: Sequence[Source]) -> bool:
     """Return whether a row of these converted files has an image, in a column that the trainer gets."""
     import pyarrow.parquet as pq
@@ -73,7 +84,7 @@ def are_in(sources: Sequence[Source]) -> bool:
 
 
 def _has_image(parquet: "pq.ParquetFile") -> bool:
-    if COLUMN not in parquet.schema_arrow.names:
+    if not has_column(parquet.schema_arrow):
         return False
     names = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
     # The paths are small: no image is read to count them.
@@ -160,7 +171,7 @@ def find_mask(run: Run) -> Iterator[Problem]:
     if plan.config.get("chat_template_kwargs"):
         text = "chat_template_kwargs: TRL's collator of messages with images passes none to the template"
         yield Problem("", text, "chat_template_kwargs", OptionError)
-    if any("tools" in table.column_names for table in tables):
+    if any(map(_has_tools, tables)):
         text = "datasets: TRL's collator does not render the tools of messages with images"
         yield Problem("", text, "datasets", OptionError)
     template = _template(plan)
@@ -299,10 +310,16 @@ def _tables(run: Run) -> Iterable[pa.Table]:
 
 def _count(table: pa.Table) -> int:
     """Return how many rows of a table have an image."""
-    if COLUMN not in table.column_names:
+    if not has_column(table.schema):
         return 0
     lengths = pc.fill_null(pc.list_value_length(table.column(COLUMN)), 0)
     return int(pc.sum(pc.greater(lengths, 0)).as_py() or 0)
+
+
+def _has_tools(table: pa.Table) -> bool:
+    if "tools" not in table.column_names:
+        return False
+    return any(value not in NO_TOOLS for value in table.column("tools").to_pylist())
 
 
 def _has_placeholder(table: pa.Table, name: str) -> bool:
