@@ -17,6 +17,7 @@ import tiny_training as tiny
 import tiny_vision as vision
 from PIL import Image
 
+import fmtkit
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.building import build, images_seen, processors, vision_parts
 from fmtkit.training.data import image_rows
@@ -165,6 +166,19 @@ def test_a_processor_without_torchvision_refuses_videos_and_is_saved_as_it_was(
     loaded.save_pretrained(tmp_path)
     assert processors.load(str(tmp_path)).to_dict() == loaded.to_dict()
     assert loaded.to_dict()["video_processor"] == {"video_processor_type": "Qwen2VLVideoProcessor"}
+
+
+@pytest.mark.slow
+def test_a_model_whose_template_takes_only_parts_is_tried_on_a_prompt(
+    vision_model: Models, tmp_path: Path
+) -> None:
+    work = make_job(tmp_path / "run", vision_model("llava"), "sft")
+    work.write()
+    assert process.train(work) == 0
+    trial = fmtkit.try_run(tmp_path / "run", prompt=["the big stone"], max_new_tokens=3)
+    (item,) = trial.items
+    assert item.prompt == "the big stone"
+    assert item.trained["tokens"] == 3
 
 
 def collator_by_hand(method: str, processor: Any) -> Any:

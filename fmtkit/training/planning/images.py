@@ -42,7 +42,7 @@ _MARKS = re.compile(r"{%-?\s*generation\b")
 
 def has_images(run: Run) -> bool:
     """Return whether a row that the plan has seen has an image."""
-    return any(_count(table) for table in _tables(run))
+    return any(rows_with_images(table) for table in _tables(run))
 
 
 def is_vision_model(plan: Plan) -> bool | None:
@@ -140,7 +140,7 @@ def find_method(run: Run) -> Problem | None:
 def find_mix(run: Run) -> Problem | None:
     """Return the problem of rows without images among rows with some, in what the plan has seen."""
     rows = [table.num_rows for table in _tables(run)]
-    with_some = sum(map(_count, _tables(run)))
+    with_some = sum(map(rows_with_images, _tables(run)))
     if run.plan.runner.mixes_images or not 0 < with_some < sum(rows):
         return None
     text = mixed(run.plan.method, sum(rows) - with_some, sum(rows))
@@ -166,7 +166,7 @@ def find_mask(run: Run) -> Iterator[Problem]:
         if turn_rule(plan.config, dataset.entry) != USUAL_TURNS:
             yield Problem("", f"{dataset.name}: {ONE_MASK}", dataset.name, OptionError)
     tables = [table for table in _tables(run) if "messages" in table.column_names]
-    if not any(map(_count, tables)):
+    if not any(map(rows_with_images, tables)):
         return
     if plan.config.get("chat_template_kwargs"):
         text = "chat_template_kwargs: TRL's collator of messages with images passes none to the template"
@@ -308,7 +308,7 @@ def _tables(run: Run) -> Iterable[pa.Table]:
     return [table for rows in run.first_rows.values() for table in rows.tables]
 
 
-def _count(table: pa.Table) -> int:
+def rows_with_images(table: pa.Table) -> int:
     """Return how many rows of a table have an image."""
     if not has_column(table.schema):
         return 0
