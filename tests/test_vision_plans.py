@@ -51,7 +51,7 @@ def problems(run: Run) -> dict[str, str]:
     """Return code and message of what the checks of images find."""
     found = Problems()
     mine = [c for c in of_run(("files",)) if c.code.startswith(("image_", "trainer_rule_images"))]
-    assert len(mine) == 9
+    assert len(mine) == 10
     run_checks(run, found, mine)
     return {one.code: one.message for one in found.found}
 
@@ -82,6 +82,18 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "Completion",
         "image_length",
         "excess_length_strategy: a row that is cut may lose part of an image",
+    ),
+    "rows grouped by their lengths": (
+        {"group_by_length": True},
+        "Conversation",
+        "image_batch",
+        "group_by_length: rows with images have no length",
+    ),
+    "padding to a multiple": (
+        {"rl": "dpo", "trainer_args": {"pad_to_multiple_of": 8}},
+        "Preference",
+        "image_batch",
+        "pad_to_multiple_of: TRL's collator of prompts with images has no such padding",
     ),
     "another tokenizer": (
         {"tokenizer_config": "b/other"},

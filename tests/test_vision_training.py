@@ -2,6 +2,8 @@
 
 import copy
 import io
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +181,25 @@ def test_a_model_whose_template_takes_only_parts_is_tried_on_a_prompt(
     (item,) = trial.items
     assert item.prompt == "the big stone"
     assert item.trained["tokens"] == 3
+
+
+def test_a_processor_is_loaded_from_the_files_of_former_versions(
+    vision_model: Models, tmp_path: Path
+) -> None:
+    loaded = processors.load(vision_model("qwen2_5_vl"))
+    folder = Path(shutil.copytree(vision_model("qwen2_5_vl"), tmp_path / "model"))
+    settings = json.loads((folder / "processor_config.json").read_text())
+    of_images = {**settings["image_processor"], "processor_class": settings["processor_class"]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(of_images))
+    of_videos = json.dumps(settings["video_processor"])
+    (folder / "video_preprocessor_config.json").write_text(of_videos)
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    for name in ("processor_config.json", "chat_template.jinja"):
+        (folder / name).unlink()
+    former = processors.load(str(folder))
+    assert former.to_dict() == loaded.to_dict()
+    assert former.chat_template == loaded.chat_template
 
 
 def collator_by_hand(method: str, processor: Any) -> Any:

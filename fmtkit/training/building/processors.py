@@ -1,5 +1,6 @@
 """Processors of vision-language models: a tokenizer with what makes pixel values of images."""
 
+import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
@@ -89,12 +90,18 @@ def _without_videos(name: str, where: dict[str, Any], given: Mapping[str, Any]) 
     parts: dict[str, Any] = {
         "image_processor": images.from_pretrained(name, **where, **given),
         "tokenizer": tokenizer,
-        "video_processor": no_videos(**settings.get("video_processor", {})),
+        "video_processor": no_videos(**(settings.get("video_processor") or _of_videos(name))),
     }
     named = signature(class_.__init__).parameters
     own = {n: v for n, v in settings.items() if n in named and n not in parts}
     own["chat_template"] = settings.get("chat_template") or tokenizer.chat_template
     return class_(**{n: parts[n] for n in class_.get_attributes()}, **own)
+
+
+def _of_videos(name: str) -> dict[str, Any]:
+    """Return the settings of a video processor that has a file of its own; {} without one."""
+    file = model_file(name, "video_preprocessor_config.json")
+    return {} if file is None else dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _class_by_config(name: str, where: dict[str, Any]) -> Any:

@@ -192,6 +192,29 @@ def find_truncation(run: Run) -> Problem | None:
     return Problem("", text, "excess_length_strategy", OptionError)
 
 
+@check_run(
+    "image_batch", "files", "arguments of batches that TRL's collators of images do not have"
+)
+def find_batch(run: Run) -> Iterator[Problem]:
+    """Yield arguments of batches that need rows to be tokenized before they are drawn, or that fail then."""
+    given = run.plan.arguments
+    tables = [table for table in _tables(run) if rows_with_images(table)]
+    if not tables:
+        return
+    if given.value("train_sampling_strategy") == "group_by_length":
+        text = (
+            "group_by_length: rows with images have no length before a batch is made; leave it out"
+        )
+        yield Problem("", text, "group_by_length", OptionError)
+    is_prompted = any("messages" not in table.column_names for table in tables)
+    if is_prompted and "rewards" not in run.plan.runner.needs and given.value("pad_to_multiple_of"):
+        text = (
+            "pad_to_multiple_of: TRL's collator of prompts with images has no such padding; leave it out, "
+            "and context_parallel_size as well"
+        )
+        yield Problem("", text, "pad_to_multiple_of", OptionError)
+
+
 @check_run("image_tokenizer", "files", "a tokenizer other than that of the model's processor")
 def find_tokenizer(run: Run) -> Problem | None:
     """Return the problem of another tokenizer for rows with images."""
@@ -287,9 +310,6 @@ def _template(plan: Plan) -> str | None:
     text = plan.template_text()
     if text is not None:
         return text
-    file = checks.model_file(plan.model or "", "chat_template.jinja")
-    if file is not None:
-        return file.read_text(encoding="utf-8")
     folder = Path(plan.model or "").expanduser()
     if not (folder / "tokenizer.json").is_file():
         return None

@@ -221,7 +221,7 @@ def _prepared(config: Config, _: Runner) -> str | None:
         return None
     return (
         "dataset_kwargs: skip_prepare_dataset is for rows that are tokenized already, and fmtkit's are "
-        "messages or text; leave it out"
+        "messages or text; leave it out: rows with images TRL leaves as they are by itself"
     )
 
 
