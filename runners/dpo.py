@@ -12,6 +12,7 @@ RUNNER = Runner(
     mask="preference",
     row_variables=True,
     prepares_rows=True,
+    takes_images=True,
     ignores={"padding_free": "TRL's DPO trainer turns it off, and pads its rows"},
     guessed_from=frozenset({"Preference", "Ranking", "rl_adapter_ref_model", "ref_model"}),
     cuts=frozenset({"truncate-end", "truncate-start"}),

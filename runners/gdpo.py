@@ -15,6 +15,8 @@ RUNNER = Runner(
     features=TRL_FEATURES,
     makes_reference=True,
     group=8,
+    takes_images=True,
+    mixes_images=False,
     health=HealthLimits(),
     build="fmtkit.training.rl.online.build:build_trls_own",
 )

@@ -14,5 +14,6 @@ RUNNER = Runner(
     ignores={"padding_free": "TRL's DPO trainer turns it off, and pads its rows"},
     row_variables=True,
     prepares_rows=True,
+    takes_images=True,
     cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -27,6 +27,7 @@ RUNNER = Runner(
     row_variables=True,
     both_labels=True,
     whole_batch=True,
+    takes_images=True,
     guessed_from=frozenset({"Unpaired"}),
     refusals={"kto_order": _order},
     advice={

@@ -13,5 +13,6 @@ RUNNER = Runner(
     prepares_rows=True,
     splits_sequences=True,
     sees_lengths=True,
+    takes_images=True,
     cuts=frozenset({"truncate-end", "truncate-start"}),
 )

@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, wraps
 from importlib.metadata import PackageNotFoundError, version
@@ -131,3 +131,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     process.quiet()
     return tiny.make_model(tmp_path_factory.mktemp("model"), template=tiny.TEMPLATE)
+
+
+@pytest.fixture(scope="session")
+def vision_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return what gives the folder of a family's tiny vision-language model: one of a session each."""
+    import tiny_vision
+
+    from fmtkit.training.run import process
+
+    process.quiet()
+    return cache(
+        lambda family: tiny_vision.make_vision_model(tmp_path_factory.mktemp(family), family)
+    )

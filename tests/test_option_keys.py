@@ -84,7 +84,9 @@ CASES: dict[str, Case] = {
     "keep": Case(["id"]),
     "images": Case("embed", rows=tuple({**r, "image": "pics/a.png"} for r in ROWS)),
     "image_folder": Case("PICS", rows=tuple({**r, "image": "a.png"} for r in ROWS)),
-    "verify_images": Case(True, rows=tuple({**r, "image": "pics/cut.png"} for r in ROWS)),
+    "verify_images": Case(
+        True, rows=tuple({**r, "image": f"pics/{'cut' if r['id'] % 2 else 'a'}.png"} for r in ROWS)
+    ),
     "fetch_images": Case(
         True, rows=tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
     ),

@@ -1,5 +1,6 @@
 """A rule of TRL's is found in its source alone; what fmtkit advises is said in place of TRL's words."""
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("trl")
@@ -7,7 +8,9 @@ pytest.importorskip("trl")
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.check import advice
+from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning.check import Run, advice
+from fmtkit.training.planning.types import FirstRows
 
 WHOLE = "base_model: a/m\ndatasets: [{path: a/b}]\nuse_cpu: true\n"
 GRPO = "rl: grpo\ntrl: {reward_funcs: [fmtkit.rewards.accuracy], "
@@ -77,8 +80,35 @@ def test_the_advice_of_a_method_comes_before_that_of_all(keys):
     assert PADDED[keys] in line
 
 
+OF_IMAGES = {
+    "Packing is not supported for vision datasets": (
+        "sample_packing: true",
+        "sample_packing: rows with images cannot be packed",
+    ),
+    "Padding-free training is yet not supported for vision datasets": (
+        "padding_free: true\nsample_packing: true",
+        "padding_free: rows with images need padding",
+    ),
+    "`precompute_ref_log_probs=True` is not supported for vision datasets": (
+        "rl: dpo\nprecompute_ref_log_probs: true",
+        "precompute_ref_log_probs: TRL's trainer does not compute them before the run",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", OF_IMAGES)
+def test_an_error_of_the_trainer_for_rows_with_images_is_said_in_words_that_advise(words):
+    text, said = OF_IMAGES[words]
+    plan = planning.plan(parse(WHOLE + text, "x"))
+    images = pa.array([[{"bytes": b"x", "path": None}]])
+    seen = FirstRows(tables=(pa.table({"images": images}),))
+    problems = list(trainer_rules.find_with_images(Run(plan, first_rows={"datasets.0": seen})))
+    assert any(problem.message.startswith(said) for problem in problems)
+    assert not list(trainer_rules.find_with_images(Run(plan)))
+
+
 def test_every_advice_is_on_an_error_that_the_installed_trl_raises():
-    assert {one.words for one in advice()} == {*CASES, PADDING}
+    assert {one.words for one in advice()} == {*CASES, *OF_IMAGES, PADDING}
 
 
 def test_without_advice_the_words_are_those_of_the_trainer():

@@ -173,6 +173,10 @@ class Runner:
     prepares_rows: bool = False
     """Whether its trainer tokenizes each row by itself, by TRL's `_prepare_dataset`, and draws rows by
     transformers' samplers: rows that no step draws need not be tokenized."""
+    takes_images: bool = False
+    """Whether its trainer makes model inputs of images."""
+    mixes_images: bool = True
+    """Whether a batch of its trainer may have rows with images and rows without."""
     metrics: tuple[str, ...] = ()
     """Metrics of its own that show whether anything is learned."""
     health: HealthLimits | None = None

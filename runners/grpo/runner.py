@@ -19,6 +19,8 @@ _SYNC = Runner(
     features=TRL_FEATURES,
     makes_reference=True,
     group=8,
+    takes_images=True,
+    mixes_images=False,
     health=HealthLimits(),
     guessed_from=frozenset({"trl", "vllm", "nemo_gym_enabled", "verifiers"}),
     build="fmtkit.training.rl.online.build:build_trls_own",
@@ -33,6 +35,7 @@ _ASYNC = replace(
     trl=">=1.16,<1.17",
     own=frozenset({"max_length", "use_vllm", "vllm_mode", "vllm_server_host", "vllm_server_port"}),
     build="fmtkit.runners.grpo.async_build:build_async",
+    takes_images=False,
     own_sampler=True,
     needs_cuda=True,
 )

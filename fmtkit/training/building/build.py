@@ -13,10 +13,10 @@ from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.runner import Head, Runner, find
-from fmtkit.training.building import on_demand
+from fmtkit.training.building import on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
-from fmtkit.training.data import tokenized_rows
-from fmtkit.training.planning import at_hand, freezing
+from fmtkit.training.data import image_rows, tokenized_rows
+from fmtkit.training.planning import at_hand, freezing, images
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 from fmtkit.training.planning.types import LABELS
 
@@ -49,6 +49,13 @@ class Parts:
     """Whether rows to train on are prepared when a step draws them."""
     tokenize: Callable[[Any], Any] | None = None
     """What tokenizes rows on demand before the trainer sees them; None where the trainer does."""
+    processor: Any = None
+    """What makes model inputs of images and text, with the tokenizer in it; None for rows without images."""
+
+    @property
+    def processing_class(self) -> Any:
+        """Return what the trainer makes model inputs with."""
+        return self.tokenizer if self.processor is None else self.processor
 
 
 def runner_of(job: Job) -> Runner:
@@ -87,7 +94,7 @@ def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]
         "args": parts.arguments,
         "train_dataset": parts.train,
         "eval_dataset": parts.evaluation,
-        "processing_class": parts.tokenizer,
+        "processing_class": parts.processing_class,
         "callbacks": parts.callbacks,
     }
     if parts.peft is not None:
@@ -151,14 +158,25 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     from fmtkit.training.data.rows import load_rows
 
     runner = runner_of(job)
-    tokenizer = load_tokenizer(job)
+    has_images = images.are_in((*job.train, *job.evaluation))
+    processor = load_processor(job, runner) if has_images else None
+    tokenizer = load_tokenizer(job) if processor is None else processor.tokenizer
     notes: list[str] = []
     loaded, evaluation = load_rows(job, runner, notes.append, tokenizer)
+    if processor is None:
+        loaded, evaluation = map(image_rows.without_column, (loaded, evaluation))
     are_rendered = runner.whole_dialogs and any(
         rows is not None and tokenized_rows.has_text_rows(rows) for rows in (loaded, evaluation)
     )
     prepare = partial(_prepared, job, tokenizer=tokenizer, are_rendered=are_rendered)
-    waits = job.on_demand_from is not None and len(loaded) >= job.on_demand_from
+    if processor is not None:
+        for rows in filter(None, (loaded, evaluation)):
+            image_rows.check(rows, runner)
+        prepare = partial(image_rows.for_trainer, size=image_rows.ImageSize.of(job))
+    # TRL prepares no row that has images before a batch draws it.
+    waits = processor is None and (
+        job.on_demand_from is not None and len(loaded) >= job.on_demand_from
+    )
     tokenize = _tokenizing(job, loaded, tokenizer) if waits else None
     train = loaded if tokenize is not None else prepare(loaded)
     columns = train.column_names if tokenize is None else tokenized_rows.TOKENIZED
@@ -178,6 +196,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         are_rendered=are_rendered,
         on_demand=waits,
         tokenize=tokenize,
+        processor=processor,
     )
 
 
@@ -209,6 +228,31 @@ def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | N
     )
 
 
+def load_processor(job: Job, runner: Runner) -> Any:
+    """Load the model's processor; its tokenizer has the run's special tokens and chat template.
+
+    Raises OptionError for a method whose trainer makes nothing of images.
+    """
+    if not runner.takes_images:
+        raise OptionError(images.no_path(runner))
+    named = job.setting("processor_kwargs")
+    processor = processors.load(
+        job.model,
+        kind=str(job.setting("processor_type") or "AutoProcessor"),
+        revision=str(job.model_arguments.get("revision", "main")),
+        trusted=job.trusts_code,
+        given=named if isinstance(named, Mapping) else {},
+    )
+    if processor.tokenizer.chat_template is None:
+        processor.tokenizer.chat_template = processor.chat_template
+    prepare_tokenizer(job, processor.tokenizer)
+    processor.chat_template = processor.tokenizer.chat_template
+    if "Prompt" in runner.tables:
+        # As TRL loads it: answers are written behind their prompts.
+        processor.tokenizer.padding_side = processor.tokenizer.truncation_side = "left"
+    return processor
+
+
 def load_tokenizer(job: Job) -> Any:
     """Load the tokenizer with the run's special tokens and the run's chat template."""
     from transformers import AutoTokenizer
@@ -220,6 +264,15 @@ def load_tokenizer(job: Job) -> Any:
         else "main",
         trust_remote_code=job.trusts_code,
     )
+    prepare_tokenizer(job, tokenizer)
+    return tokenizer
+
+
+def prepare_tokenizer(job: Job, tokenizer: Any) -> None:
+    """Give a tokenizer the run's special tokens and the run's chat template.
+
+    Raises TokenizerError where it has no pad token, or no template for rows that need one.
+    """
     special = job.setting("special_tokens")
     if isinstance(special, Mapping):
         tokenizer.add_special_tokens({str(k): v for k, v in special.items()})
@@ -237,7 +290,6 @@ def load_tokenizer(job: Job) -> Any:
         raise TokenizerError(
             f"{job.tokenizer}: the tokenizer has no chat template; set chat_template"
         )
-    return tokenizer
 
 
 def _named_as_here(values: dict[str, Any], names: Container[str]) -> dict[str, Any]:
@@ -262,8 +314,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
     # Pinned memory is useful only with a device; torch warns without one.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
     if runner.mask == "completion" and "messages" in columns:
-        # A conversation is trained on where its template says that the assistant turn is.
-        values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
+        _mask_replies(job, values, columns)
     config_class = load_class(runner.config)
     names = config_class.__dataclass_fields__
     if "padding_value" in names or "is_encoder_decoder" in names:
@@ -285,6 +336,14 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
         return config_class(**_named_as_here(values, names))
     except (TypeError, ValueError) as error:
         raise OptionError(f"{config_class.__name__}: {error}") from error
+
+
+def _mask_replies(job: Job, values: dict[str, Any], columns: Sequence[str]) -> None:
+    """Train on a conversation where its template says that the assistant turn is."""
+    values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
+    if images.COLUMN in columns:
+        # The collator of rows with images refuses it for messages; that of others ignores it.
+        values["completion_only_loss"] = False
 
 
 def _has_devices() -> bool:
@@ -332,6 +391,7 @@ def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
     peft = make_peft(job, runner)
     adapter = job.setting("lora_model_dir")
     touched = job.setting("unfrozen_parameters") or job.setting("tokens") or adapter
+    touched = touched or (peft is None and vision_parts.are_frozen(job))
     if not touched and "model_init_kwargs" in load_class(runner.config).__dataclass_fields__:
         return job.model, peft
     model = load_model(job, runner)
@@ -344,6 +404,8 @@ def make_model(job: Job, runner: Runner, tokenizer: Any) -> tuple[Any, Any]:
     patterns = job.setting("unfrozen_parameters")
     if isinstance(patterns, list):
         freezing.freeze(model, patterns, job.model)
+    if peft is None:
+        vision_parts.freeze(model, job)
     return model, peft
 
 
@@ -371,8 +433,18 @@ def pretrained(
         # A new head is expected here; the report on it would read like an error.
         speak: Any = transformers.utils.logging
         speak.set_verbosity_error()
-    auto = getattr(transformers, _AUTO[head])
-    return auto.from_pretrained(name, trust_remote_code=trusted, **values)
+    revision = {"revision": values["revision"]} if "revision" in values else {}
+    auto: Any = transformers.AutoConfig
+    config = auto.from_pretrained(name, trust_remote_code=trusted, **revision)
+    return auto_class(config, head).from_pretrained(name, trust_remote_code=trusted, **values)
+
+
+def auto_class(config: Any, head: Head) -> Any:
+    """Return the class of transformers that loads a model of this config with a head."""
+    import transformers
+
+    is_vision = head == "causal" and vision_parts.is_vision_config(config)
+    return getattr(transformers, "AutoModelForImageTextToText" if is_vision else _AUTO[head])
 
 
 def reference_model(job: Job) -> Any:
@@ -381,11 +453,12 @@ def reference_model(job: Job) -> Any:
     if not named and not (job.setting("rl_adapter_ref_model") and job.peft is not None):
         return None
     import torch
-    from transformers import AutoModelForCausalLM
 
     dtype = _model_arguments(job).get("dtype")
-    return AutoModelForCausalLM.from_pretrained(
-        str(named or job.model), dtype="auto" if dtype == "auto" else getattr(torch, str(dtype))
+    return pretrained(
+        str(named or job.model),
+        "causal",
+        dtype="auto" if dtype == "auto" else getattr(torch, str(dtype)),
     )
 
 
@@ -399,7 +472,12 @@ def make_peft(job: Job, runner: Runner) -> Any:
     targets = values.get("target_modules")
     if isinstance(targets, list) and ALL_LINEAR in targets:
         named = {str(name) for name in targets} - {ALL_LINEAR}
-        values["target_modules"] = sorted(named | _linear_layers(job, runner))
+        values["target_modules"] = sorted(named | _linear_layers(_without_weights(job, runner)))
+    if runner.head == "causal" and vision_parts.is_vision_config(_model_config(job)):
+        # PEFT knows no targets of most vision-language models, and those of a text model are in all parts.
+        values.setdefault("target_modules", ALL_LINEAR)
+        if targets is None or targets == ALL_LINEAR or not isinstance(targets, str):
+            values = vision_parts.exclusion(_without_weights(job, runner), job) | values
     if "loftq_config" in values:
         # With peft's own defaults: it reads a mapping as it is, and fails where a setting is missing.
         values["loftq_config"] = vars(LoftQConfig(**values["loftq_config"]))
@@ -409,18 +487,29 @@ def make_peft(job: Job, runner: Runner) -> Any:
     return LoraConfig(task_type=_TASKS[runner.head], **values)
 
 
-def _linear_layers(job: Job, runner: Runner) -> set[str]:
-    """Return the names of the linear layers but the head; no weights are loaded."""
+def _without_weights(job: Job, runner: Runner) -> Any:
+    """Return the model of a job as its config describes it; no weights are loaded."""
     import torch
-    import transformers
 
-    settings = {k: v for k, v in _model_arguments(job).items() if k == "revision"}
-    model_config = transformers.AutoConfig.from_pretrained(
-        job.model, trust_remote_code=job.trusts_code, **settings
-    )
-    auto = getattr(transformers, _AUTO[runner.head])
+    config = _model_config(job)
     with torch.device("meta"):
-        model = auto.from_config(model_config, trust_remote_code=job.trusts_code)
+        return auto_class(config, runner.head).from_config(
+            config, trust_remote_code=job.trusts_code
+        )
+
+
+def _model_config(job: Job) -> Any:
+    from transformers import AutoConfig
+
+    settings = {k: v for k, v in job.model_arguments.items() if k == "revision"}
+    auto: Any = AutoConfig
+    return auto.from_pretrained(job.model, trust_remote_code=job.trusts_code, **settings)
+
+
+def _linear_layers(model: Any) -> set[str]:
+    """Return the names of the linear layers but the head."""
+    import torch
+
     heads = {"score", "classifier"}
     head = model.get_output_embeddings()
     return {

@@ -153,6 +153,17 @@ KINDS: dict[str, Schema] = {
     },
     "text or object": {"anyOf": [_TEXT, {"type": "object"}]},
     "bool or text": {"anyOf": [{"type": "boolean"}, _TEXT]},
+    "image size": {
+        "anyOf": [
+            {"type": "integer", "minimum": 1},
+            {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 1},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        ]
+    },
     "bool or auto": {"anyOf": [{"type": "boolean"}, {"const": "auto"}]},
     "bool or text or texts": {"anyOf": [{"type": "boolean"}, _TEXT, _TEXTS]},
     "type": {
@@ -189,6 +200,7 @@ WORDS: dict[str, str] = {
     "functions": "a name, or a list of names and of {name: {option: value}}",
     "text or object": "a string or a mapping",
     "bool or text": "true, false or a string",
+    "image size": "a whole number from 1, or [width, height]",
     "bool or auto": "true, false or auto",
     "bool or text or texts": "true, false, a string or a list of strings",
     "type": "a name, or a mapping of field_… and …_format",

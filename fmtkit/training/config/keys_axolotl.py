@@ -168,11 +168,6 @@ _NOTES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("wraps the model for several processes", "the launcher decides", ("ddp",)),
     (
-        "freezes the image and audio encoders of a multimodal model",
-        "text rows give them no gradient",
-        ("freeze_mm_modules",),
-    ),
-    (
         "no longer has the key in its schema, and drops it",
         "nothing reads it",
         (
@@ -300,10 +295,7 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "fix_untrained_tokens",
         "shrink_embeddings",
     ),
-    "fmtkit trains text models; images and audio are not supported": (
-        "image_resize_algorithm",
-        "image_size",
-        "processor_kwargs",
+    "every reply of rows with images is trained on, where the template marks it; leave it out": (
         "role_boundaries",
     ),
     "checkpoints are saved every save_steps steps; use that key": (

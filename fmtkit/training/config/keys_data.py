@@ -77,8 +77,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "skip_prepare_dataset",
         "bool",
-        "refused",
-        "fmtkit converts what it trains on; use type `passthrough`",
+        "fmtkit",
+        "for rows with images, which TRL never prepares before a batch draws them; other rows need it unset",
     ),
     Key(
         "streaming",

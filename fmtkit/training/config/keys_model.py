@@ -84,8 +84,88 @@ KEYS: tuple[Key, ...] = (
     Key(
         "processor_type",
         "text",
+        "fmtkit",
+        "the class of transformers that loads the processor of a model for rows with images; default: "
+        "AutoProcessor",
+    ),
+    Key(
+        "processor_kwargs",
+        "object",
+        "fmtkit",
+        "further arguments of AutoProcessor.from_pretrained, by name: `{max_pixels: 401408}`",
+    ),
+    Key(
+        "image_size",
+        "image size",
+        "fmtkit",
+        "the size of every image before the processor sees it: a square, filled up with black, or "
+        "[width, height]; the processor's own if unset",
+    ),
+    Key(
+        "image_resize_algorithm",
+        "enum:bilinear|bicubic|lanczos",
+        "fmtkit",
+        "how image_size, image_max_pixels and image_min_pixels resize; default: bilinear",
+    ),
+    Key(
+        "image_max_pixels",
+        "count",
+        "fmtkit",
+        "pixels above which an image is made smaller before the processor sees it",
+    ),
+    Key(
+        "image_min_pixels",
+        "count",
+        "fmtkit",
+        "pixels below which an image is made larger before the processor sees it",
+    ),
+    Key(
+        "freeze_vision_tower",
+        "bool",
+        "fmtkit",
+        "freeze the vision tower; with an adapter it has none unless this is false",
+    ),
+    Key(
+        "freeze_multi_modal_projector",
+        "bool",
+        "fmtkit",
+        "freeze the projector of images; with an adapter it has none unless this is false",
+    ),
+    Key(
+        "freeze_language_model",
+        "bool",
+        "fmtkit",
+        "freeze the language model of a vision-language model",
+    ),
+    Key(
+        "freeze_mm_modules",
+        "bool",
+        "fmtkit",
+        "freeze the vision tower and the projector of images",
+        axolotl="freezes the image and audio encoders of a multimodal model",
+    ),
+    *(
+        Key(name, "any", "refused", "rows have images as their only media; leave it out")
+        for name in (
+            "video_max_pixels",
+            "video_min_pixels",
+            "video_fps",
+            "video_maxlen",
+            "use_audio_in_video",
+            "audio_sampling_rate",
+        )
+    ),
+    Key(
+        "image_do_pan_and_scan",
+        "bool",
         "refused",
-        "fmtkit trains text models; images and audio are not supported",
+        "write processor_kwargs: {do_pan_and_scan: true}",
+    ),
+    Key(
+        "crop_to_patches",
+        "bool",
+        "refused",
+        "write processor_kwargs: {crop_to_patches: true}",
     ),
     Key(
         "special_tokens",

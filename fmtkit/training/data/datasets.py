@@ -33,6 +33,7 @@ from fmtkit.training.config.slices import Slice, choice, slice_of
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.convert_first import convert_first
+from fmtkit.training.planning import images
 from fmtkit.training.planning.chat_templates import template_source
 from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
 from fmtkit.training.planning.job import WITHOUT, Source
@@ -233,7 +234,10 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
     columns = {
         name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()
     }
-    names = dict.fromkeys(name for file in files for name in pq.read_schema(file).names)
+    schemas = [pq.read_schema(file) for file in files]
+    if all(map(images.has_column, schemas)):
+        columns |= {images.COLUMN}
+    names = dict.fromkeys(name for schema in schemas for name in schema.names)
     return tuple(name for name in names if name in {*columns, "text"})
 
 

@@ -17,7 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
-from fmtkit.training.data import tokenized_rows
+from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.data.tokenized_rows import (
     VARIABLES,
     has_text_rows,
@@ -27,6 +27,7 @@ from fmtkit.training.data.tokenized_rows import (
 from fmtkit.training.planning.job import Job, Source
 
 if TYPE_CHECKING:
+    from fmtkit.rendering.content_parts import Forms
     from fmtkit.rendering.tracing import Fault, Request
 
 _TEXT_ROLES = {"prompt": "user"}
@@ -171,6 +172,7 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: boo
     rows = Dataset.from_parquet(list(source.files), cache_dir=str(Path(job.run) / "data" / "cache"))
     if not isinstance(rows, Dataset):
         raise TypeError(f"{source.files}: not a dataset")
+    rows = image_rows.as_stored(rows)
     if source.columns:
         rows = rows.select_columns(list(source.columns))
     if "rl" in runner.sections:
@@ -242,15 +244,22 @@ def in_parts(rows: Any, tokenizer: Any) -> Any:
     Templates of vision models read only parts; TRL makes parts of strings only for processors. Rows of
     prerendered text stay as they are: their template is another.
     """
-    from fmtkit.rendering.content_parts import Form, forms_of, in_form
+    from fmtkit.rendering.content_parts import Form, in_form
 
     names = [n for n in rows.column_names if n in DIALOG_COLUMNS and not _is_text(rows.features[n])]
-    forms = forms_of(_Transformers(tokenizer)) if names else None
+    forms = forms_of_content(tokenizer) if names else None
     if forms is None or not forms.any(Form.PARTS):
         return rows
     return _as_json(
         rows, names, lambda m: json.dumps(in_form(m, forms), ensure_ascii=False), but=is_text_row
     )
+
+
+def forms_of_content(tokenizer: Any) -> Forms:
+    """Return which form of contents the chat template of a tokenizer takes."""
+    from fmtkit.rendering.content_parts import forms_of
+
+    return forms_of(_Transformers(tokenizer))
 
 
 class _Transformers:

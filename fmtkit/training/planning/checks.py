@@ -61,7 +61,7 @@ def find_absent_models(run: Run) -> Iterator[Problem]:
 def find_head(run: Run) -> Iterator[Problem]:
     """Yield what in a model's config.json keeps the method from training it."""
     model = run.plan.model or ""
-    file = _at_hand(model, "config.json")
+    file = model_file(model, "config.json")
     if file is not None:
         yield from _caught("base_model", lambda: _check_head(model, file, run.plan.runner))
 
@@ -89,7 +89,9 @@ def find_tokenizer(run: Run) -> Iterator[Problem]:
     """Yield what a tokenizer lacks that the run needs."""
     named, model = run.plan.config.text("tokenizer_config"), run.plan.model or ""
     file = (
-        _at_hand(named, _FILE_OF["tokenizer_config"]) if named else _at_hand(model, "config.json")
+        model_file(named, _FILE_OF["tokenizer_config"])
+        if named
+        else model_file(model, "config.json")
     )
     # Of the hub's models whose config is here, the tokenizer may have to be loaded.
     if file is not None and (run.asks_hub or Path(named or model).expanduser().is_dir()):
@@ -97,7 +99,7 @@ def find_tokenizer(run: Run) -> Iterator[Problem]:
         yield from _caught(key, lambda: _check_tokenizer(run.plan, named or model))
 
 
-def _at_hand(name: str, file: str) -> Path | None:
+def model_file(name: str, file: str) -> Path | None:
     """Return a file of a local model: in its folder, or in the hub's cache."""
     path = Path(name).expanduser() / file
     if path.is_file() or not name or _is_path(name):

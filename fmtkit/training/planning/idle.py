@@ -27,6 +27,7 @@ OURS = frozenset(
         "assistant_only_loss",
         "beta",
         "chat_template_kwargs",
+        "completion_only_loss",
         "eos_token",
         "generation_batch_size",
         "generation_kwargs",

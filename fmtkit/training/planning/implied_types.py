@@ -13,7 +13,9 @@ from fmtkit.formats.registry import Converter
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan
 
-_KINDS = ("image", "audio", "video")
+_TAKEN = "image"
+"""The kind of media that some methods take; `planning.images` refuses it for the others."""
+_KINDS = (_TAKEN, "audio", "video")
 _FEW = 3
 
 
@@ -21,10 +23,10 @@ def find_fault(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str |
     """Return why these first rows cannot be trained on as the config says, and what to write; or None."""
     if not sample:
         return None
-    media = [_media(row) for row in sample]
+    media = [_media(row) - {_TAKEN} for row in sample]
     if all(media):
         kinds = ", ".join(sorted({kind for found in media for kind in found}))
-        return f"the rows hold media ({kinds}), and fmtkit trains on text only"
+        return f"the rows hold media ({kinds}), and fmtkit trains on text and images only"
     if "type" in dataset.entry or dataset.entry.get("columns"):
         return None
     return _unnamed(plan, dataset, sample)

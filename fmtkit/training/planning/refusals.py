@@ -149,6 +149,8 @@ _HEADS = {
     "score": "AutoModelForSequenceClassification",
     "steps": "AutoModelForTokenClassification",
 }
+_VISION = ("AutoModelForImageTextToText", "AutoModelForVision2Seq")
+"""What loads a vision-language model: its config says so, too."""
 SPECIAL_TOKENS = (
     "bos_token",
     "eos_token",
@@ -219,7 +221,7 @@ def _prepared(config: Config, _: Runner) -> str | None:
         return None
     return (
         "dataset_kwargs: skip_prepare_dataset is for rows that are tokenized already, and fmtkit's are "
-        "messages or text; leave it out"
+        "messages or text; leave it out: rows with images TRL leaves as they are by itself"
     )
 
 
@@ -249,7 +251,8 @@ def _targets(config: Config, _: Runner) -> str | None:
 def _head(config: Config, runner: Runner) -> str | None:
     model_class = config.text("model_type")
     right = _HEADS[runner.head]
-    if model_class is not None and model_class.startswith("Auto") and model_class != right:
+    is_right = model_class == right or (runner.head == "causal" and model_class in _VISION)
+    if model_class is not None and model_class.startswith("Auto") and not is_right:
         return f"model_type: {runner.method} trains an {right}, not {model_class}; leave it out"
     labels = config.get("num_labels")
     if labels is not None and labels != LABELS.get(runner.head):

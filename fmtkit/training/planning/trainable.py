@@ -13,7 +13,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config import config_words
 from fmtkit.training.config.problems import Problem
-from fmtkit.training.planning import checks
+from fmtkit.training.planning import checks, images
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule
 from fmtkit.training.planning.types import TEST
@@ -43,6 +43,9 @@ def find_held_out(run: Run) -> Problem | None:
 def _too_few_prompts(run: Run, held_out: int) -> Problem | None:
     """Return the problem of prompts that are too few to hold some out whole, where all rows are known."""
     if (run.plan.config.text("split_by") or "prompts") != "prompts" or not _all_rows_are_known(run):
+        return None
+    if images.has_images(run):
+        # The contents of such rows are in parts here, and texts where the conversion holds prompts out.
         return None
     given = run.plan.config.get("seed")
     seed = given if isinstance(given, int) else SEED

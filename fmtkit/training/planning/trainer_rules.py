@@ -19,7 +19,7 @@ from typing import Any, cast
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
-from fmtkit.training.planning import model_overrides, refusals
+from fmtkit.training.planning import images, model_overrides, refusals
 from fmtkit.training.planning.arguments import Argument
 from fmtkit.training.planning.check import Run, advice, check_config, check_run
 from fmtkit.training.planning.run_plan import Plan
@@ -51,8 +51,8 @@ _PASSED = frozenset(
 """Parameters of a trainer that fmtkit may pass; all others keep their default."""
 
 
-_FACTS: dict[str, object] = {"_is_vlm": False, "_is_vision_dataset": False}
-"""Attributes of model and data that trainers look for and fmtkit's do not have: it trains on text."""
+_FACTS = ("_is_vlm", "_is_vision_dataset")
+"""Attributes of trainers that say whether the rows have images, for which fmtkit gives them a processor."""
 
 
 _DECIDED_LATER = (
@@ -84,6 +84,8 @@ class Known:
     """Names that the config of the model may have; empty where they are not known."""
     packages: bool = False
     """Whether the packages of this machine are those of the training."""
+    images: bool = False
+    """Whether rows have images."""
 
 
 NOTHING = Known()
@@ -153,6 +155,17 @@ def find_with_model(run: Run) -> Iterator[Problem]:
 def find_with_packages(run: Run) -> Iterator[Problem]:
     """Yield what the trainer would raise for these arguments and the packages of this machine."""
     yield from _problems(run.plan, Known(packages=True))
+
+
+@check_run(
+    "trainer_rule_images",
+    "files",
+    "arguments that the trainer's own source refuses for rows with images",
+)
+def find_with_images(run: Run) -> Iterator[Problem]:
+    """Yield what the trainer would raise for these arguments and rows with images."""
+    if run.plan.runner.takes_images and images.has_images(run):
+        yield from _problems(run.plan, Known(images=True))
 
 
 def _problems(plan: Plan, known: Known) -> Iterator[Problem]:
@@ -460,7 +473,7 @@ def assign(target: ast.expr, value: object, frame: Frame) -> None:
         case ast.Attribute(value=owner, attr=name):
             inside = value_of(owner, frame)
             if isinstance(inside, State):
-                inside.values[name] = _FACTS.get(name, value)
+                inside.values[name] = inside.known.images if name in _FACTS else value
         case ast.Subscript(value=owner):
             assign(owner, UNKNOWN, frame)
         case ast.Tuple(elts=targets) | ast.List(elts=targets):

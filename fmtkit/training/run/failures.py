@@ -17,6 +17,8 @@ _DISK_FULL_MESSAGES = (
     "basic_ios::clear: iostream error",
 )
 """Messages for a full disk from C++ and Rust libraries, whose exceptions have no errno."""
+_CUT_IMAGES = ("Mismatch in `image` token count", "Image features and image tokens do not match")
+"""What transformers says of a row of which a trainer has cut a part of an image."""
 _LONGEST = 300
 """Characters of a trainer's message that are kept."""
 
@@ -45,6 +47,8 @@ def explained(error: Exception, run: Path, kind: type[FmtkitError]) -> FmtkitErr
 def _advice(error: Exception) -> str:
     if isinstance(error, IndexError) and "index out of range in self" in str(error):
         return "; the tokenizer has ids that the model has no embedding for: see the key tokens"
+    if any(words in str(error) for words in _CUT_IMAGES):
+        return "; a row is longer than sequence_len, which cuts its image: raise it, or filter such rows"
     return ""
 
 

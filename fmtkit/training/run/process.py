@@ -20,7 +20,7 @@ from fmtkit.core.escaping import counted
 from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.core.runner import find
-from fmtkit.training.building import interrupts
+from fmtkit.training.building import images_seen, interrupts, processors
 from fmtkit.training.building.callbacks import (
     RunLog,
     TokenCounter,
@@ -95,6 +95,8 @@ def train(work: Job, stop: Stop | None = None) -> int:
         given = _counts(parts.train, parts.evaluation)
         lines(f"loading {work.model}, and preparing {given[0]:,} rows")
         trainer = make_trainer(work, parts)
+        if parts.processor is not None:
+            images_seen.check(trainer, parts.train)
     _check_rows(trainer)
     for note in (*parts.notes, *_left_out(work, trainer, given)):
         log.findings.append(note)
@@ -305,12 +307,15 @@ def _check_steps(trainer: Any) -> None:
 
 
 def _save(trainer: Any, work: Job, parts: Any) -> None:
-    """Save model and tokenizer, and the merged model where it is asked for."""
+    """Save model and tokenizer or processor, and the merged model where it is asked for."""
     folder = Path(work.run) / "model"
     trainer.save_model(str(folder))
     if not trainer.is_world_process_zero():
         return
-    parts.tokenizer.save_pretrained(folder)
+    parts.processing_class.save_pretrained(folder)
+    if parts.processor is None:
+        # A model that takes images keeps its processor when it is trained on text.
+        processors.copy_settings(work.model, folder)
     if work.setting("merge_lora") and work.peft is not None:
         # Of what was saved: where weights are sharded or quantized, those in memory cannot be merged.
         trained = TrainedModel(folder, work.model, parts.runner.head, work)

@@ -31,6 +31,7 @@ from fmtkit.training.planning import (
     checks,
     first_rows,
     hooks,
+    images,
     visible_gpus,
     weight_names,
 )
@@ -111,7 +112,11 @@ def train(
     checklist.check(checked, "files", "modules", "device", "servers")
     say = say or _silent
     served = vllm_ready.check(planned, os.environ)
-    seen = (*weight_names.notes(checked), *first_rows.notes(checked, is_partial=True))
+    seen = (
+        *weight_names.notes(checked),
+        *first_rows.notes(checked, is_partial=True),
+        *images.notes(checked),
+    )
     for note in (*planned.notes, *served, *seen):
         say(note)
     with run_lock.held(planned.run) as lock:
@@ -153,6 +158,7 @@ def _looked_at(run: Run) -> Plan:
         *at_hand.notes(run.plan.arguments),
         *weight_names.notes(run),
         *first_rows.notes(run),
+        *images.notes(run),
     )
     notes = dict.fromkeys((*run.plan.notes, *absent, *seen))
     later = tuple(

@@ -15,6 +15,7 @@ from typing import Any
 
 from fmtkit.core import atomic
 from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
+from fmtkit.training.building import processors
 from fmtkit.training.trained import card, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
@@ -114,6 +115,8 @@ def write(
         # Shards of the library's own size, so that a large model is never one file.
         model.save_pretrained(partial, safe_serialization=True)
         tokenizer.save_pretrained(partial)
+        for name in (str(trained.folder), trained.base):
+            processors.copy_settings(name, partial)
         if card_text is not None:
             (partial / "README.md").write_text(card_text, encoding="utf-8")
     return Merged(

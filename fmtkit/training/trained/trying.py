@@ -12,6 +12,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import written
+from fmtkit.training.planning import images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import trained_model
@@ -155,11 +156,19 @@ def _is_plain(trained: TrainedModel) -> bool:
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
     more = {"tools": json.loads(tools)} if isinstance(tools, str) else {}
-    text = tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True, **more
-    )
+    text = _rendered(tokenizer, messages, add_generation_prompt=True, **more)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
+    """Render messages in the form of contents that the template takes: of vision models often parts."""
+    from fmtkit.rendering.content_parts import in_form
+    from fmtkit.training.data.rows import forms_of_content
+
+    forms = forms_of_content(tokenizer)
+    shown = [in_form(message, forms) for message in messages]
+    return str(tokenizer.apply_chat_template(shown, tokenize=False, **given))
 
 
 def _data(
@@ -177,6 +186,10 @@ def _data(
     encode = _encoding(trained, tokenizer, table, kind)
     rows: list[_Row] = []
     for piece in stream:
+        if images.rows_with_images(piece.table):
+            raise OptionError(
+                f"--data {options.data}: rows with images cannot be tried; give --prompt TEXT"
+            )
         rows += (
             encode(as_messages(row) if is_prerendered(row, table) else row)
             for row in written(piece.table).to_pylist()
@@ -367,7 +380,7 @@ def _ends(tokenizer: Any) -> list[int]:
         return ends
     answer = "answer"
     messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": answer}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    text = _rendered(tokenizer, messages)
     after = tokenizer(text[text.rfind(answer) + len(answer) :], add_special_tokens=False)[
         "input_ids"
     ]
