@@ -1,4 +1,8 @@
-"""Two replies to one prompt, and which of them was chosen: PKU-SafeRLHF, Chatbot Arena."""
+"""Two replies to one prompt, and which of them was chosen: PKU-SafeRLHF, Chatbot Arena.
+
+The judges of an arena read both conversations to the end: from the first reply that differs on, each side of
+the pair has all turns, the later questions too, which are the same in both.
+"""
 
 import polars as pl
 
@@ -73,7 +77,8 @@ def arena_texts(
         "__winner"
     )
     worse = both.with_value(pl.when(first).then(other.value).otherwise(one.value)).once("__loser")
-    return cut_pair(whole(better, "response_a"), whole(worse, "response_b"))
+    one_side, other_side = whole(better, "response_a"), whole(worse, "response_b")
+    return cut_pair(one_side, other_side, is_judged_whole=True)
 
 
 @converter(wide=True)
@@ -81,12 +86,26 @@ def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Te
     """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference."""
     first = winner.value == "model_a"
     unknown = ~winner.value.is_in(["model_a", "model_b"]) & ~winner.value.str.starts_with("tie")
+    one, other = conversation_a.value, conversation_b.value
     problems = (
         Problem("no_preference", None, winner.value.str.starts_with("tie"), "winner is a tie"),
         Problem("value_error", "winner", unknown, "winner is none of model_a, model_b, tie"),
+        Problem(
+            "context_mismatch",
+            "conversation_b",
+            _questions(one) != _questions(other),
+            "the two conversations do not ask the same",
+        ),
     )
-    one, other = conversation_a.value, conversation_b.value
     both = conversation_a.depending_on(conversation_b, winner)
     better = both.with_value(pl.when(first).then(one).otherwise(other), *problems).once("__winner")
     worse = both.with_value(pl.when(first).then(other).otherwise(one)).once("__loser")
-    return cut_pair(whole(better, "conversation_a"), whole(worse, "conversation_b"))
+    one_side, other_side = whole(better, "conversation_a"), whole(worse, "conversation_b")
+    return cut_pair(one_side, other_side, is_judged_whole=True)
+
+
+def _questions(dialog: pl.Expr) -> pl.Expr:
+    """Return what the user says in a conversation, as one text."""
+    field = pl.element().struct.field
+    asked = dialog.list.eval(field("content").filter(field("role") == "user"))
+    return asked.list.join("\0", ignore_nulls=True)

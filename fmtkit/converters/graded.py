@@ -59,13 +59,24 @@ def of_models(
     verified_small: Solution,
     finetuned_large: Solution,
     verified_large: Solution,
+    ground_truth: Text = ABSENT,
     *,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """https://github.com/openai/grade-school-math, example_model_solutions.jsonl."""
+    """https://github.com/openai/grade-school-math, example_model_solutions.jsonl.
+
+    The written solution (`ground_truth`) is a right one, before those of the models.
+    """
     models = (finetuned_small, verified_small, finetuned_large, verified_large)
     solutions = pl.concat_list(model.value.struct.field("solution") for model in models)
     right = pl.concat_list(
         model.value.struct.field("is_correct").cast(pl.Float64) for model in models
     )
-    return ranking(dialog(user=question), Column(solutions).depending_on(*models), right)
+    if ground_truth is not ABSENT:
+        written = pl.concat_list(ground_truth.value).list.drop_nulls()
+        solutions = pl.concat_list(written, solutions)
+        right = pl.concat_list(
+            written.list.eval(pl.element().is_not_null().cast(pl.Float64)), right
+        )
+    made = Column(solutions).depending_on(*models, ground_truth)
+    return ranking(dialog(user=question), made, right)

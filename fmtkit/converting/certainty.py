@@ -37,13 +37,14 @@ def _certainty(fits: Sequence[Fit]) -> str:
     best, *others = fits
     if not best.is_good or best.is_narrow or best.is_written or best.shaped < SHAPED:
         return UNSURE
+    if best.refused > 1 - SHAPED:
+        return UNSURE
     if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
         return UNSURE
     if best.is_renamed and (best.open or any(map(str.isdigit, best.options.values()))):
         # That 1 is the second of two, and not the first or a yes, is an assumption.
         return UNSURE
-    if "threshold" in best.converter.options:
-        # Which scores are good enough is an assumption.
+    if best.has_threshold:
         return UNSURE
     if best.is_renamed and (best.sound < PLAIN or renamed_likeness(best.mapping) < NEAR):
         return UNSURE

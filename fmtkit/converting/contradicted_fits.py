@@ -7,12 +7,14 @@ from typing import Any
 from fmtkit.columns.kinds import DialogKind, NumberKind, TextKind
 from fmtkit.converting.bound_column import Row
 from fmtkit.converting.fits import TRUSTED, Fit
+from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
 from fmtkit.converting.lost_turns import decoded, texts_within, words_of
 from fmtkit.converting.near_misses import CONTENT_KEYS, are_asked, is_message, values_by_path
+from fmtkit.converting.numbered_replies import are_judged
 from fmtkit.converting.unread_columns import choices, is_address, parents
 from fmtkit.core.message_keys import SPEAKER_KEYS
-from fmtkit.core.tables import Completion
+from fmtkit.core.tables import Completion, Ranking
 
 _PYTHON_MESSAGES = re.compile(
     rf"\s*\[\s*\{{\s*'(?:{'|'.join((*SPEAKER_KEYS, *CONTENT_KEYS))})'\s*:"
@@ -36,6 +38,8 @@ def without_contradicted(
         and not _reads_addresses(one, sample)
         and not _reads_gold(one, sample)
         and not _counts_otherwise(one, sample)
+        and not _ranks_nothing(one, whole)
+        and not _overlooks_judge(one, sample)
     ]
 
 
@@ -120,6 +124,20 @@ def _counts_otherwise(found: Fit, sample: Sequence[Row]) -> bool:
     first, held = found.converter.options["first"], values_by_path(sample)
     numbers = [n for n, kind in found.converter.columns.items() if isinstance(kind, NumberKind)]
     return not any(held.get(_path(found, name), []).count(first) for name in numbers)
+
+
+def _ranks_nothing(found: Fit, whole: Sequence[Row]) -> bool:
+    """Return whether a type ranks adjacent rows, and no two of them have the same prompt."""
+    by = found.converter.rows_by
+    if not by or found.converter.makes is not Ranking:
+        return False
+    return len(joined(whole, by, whole_file=found.converter.whole_file)) == len(whole)
+
+
+def _overlooks_judge(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes replies in numbered columns for samples beside a column that judges them."""
+    takes = found.converter.columns
+    return "response_8" in takes and "score_1" not in takes and are_judged(sample)
 
 
 def is_on_another_scale(found: Fit, sample: Sequence[Row]) -> bool:

@@ -48,7 +48,11 @@ _SAID = frozenset({
 })  # fmt: skip
 _SPEAKING = frozenset({"user", "human", "assistant", "bot", "gpt"})
 _MESSAGES = frozenset({"message", "msg", "turn", "utterance", "text", "content", "input", "reply"})
-_GIVEN = frozenset({"context", "passage", "document", "article"})
+_GIVEN = frozenset(
+    {"context", "passage", "document", "article", "knowledge", "evidence", "paragraph", "story"}
+)
+GIVEN_WORDS = 5
+"""Words on average from which on such a column is what a question is about, and not the name of a topic."""
 SYNONYMS = (
     (0.6, _ASKED),
     (0.6, _SAID),
@@ -69,9 +73,12 @@ SIDES = {
     "good": 1, "liked": 1, "win": 1, "selected": 1, "picked": 1, "favored": 1,
     "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
     "loser": -1, "losing": -1, "lost": -1, "lose": -1, "negative": -1, "bad": -1, "disliked": -1,
-    "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1,
+    "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1, "hallucinated": -1, "incorrect": -1,
+    "wrong": -1, "flawed": -1, "corrupted": -1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
+TRUE = frozenset({"right", "correct", "factual", "truthful"})
+"""Words of a column that is the better side beside one that is wrong, and simply the answer without one."""
 _SHORT = {
     "q": "question", "ques": "question", "a": "answer", "ans": "answer", "resp": "response",
     "instr": "instruction", "src": "source", "tgt": "target", "pos": "positive", "neg": "negative",
@@ -202,12 +209,23 @@ def proposal(
         free.pop(best[1])
     grouped = {name for group in converter.any_of for name in group}
     optional = tuple(n for n in converter.columns if n not in converter.required | there | grouped)
-    unread = {path: held for path, held in free.items() if looks_like_turns(path, held)}
+    unread = {
+        path: held
+        for path, held in free.items()
+        if looks_like_turns(path, held) or is_given(path, held)
+    }
     while optional and (best := _best(converter.columns, optional, unread, least=CLOSE)):
         found[best[0]] = best[1]
         unread.pop(best[1])
         optional = tuple(name for name in optional if name != best[0])
     return found
+
+
+def is_given(path: str, held: Sequence[Any]) -> bool:
+    """Return whether a column is named as what a question is about, and holds texts."""
+    if _head(path.rpartition(".")[2]) not in _GIVEN or not all(isinstance(v, str) for v in held):
+        return False
+    return sum(len(text.split()) for text in held) >= GIVEN_WORDS * len(held)
 
 
 def _verdicts(sample: Sequence[Row], columns: Mapping[str, Sequence[Any]]) -> set[str]:
@@ -314,6 +332,8 @@ def likeness(name: str, path: str) -> float:
     if outer and words_of(last)[-1:] and words_of(last)[-1] in INNER:
         last = outer[-1]
     ours, theirs = _singular(name), _singular(last)
+    if _marks(ours)[0] == 1 and TRUE & {*theirs}:
+        theirs = ("chosen", *(word for word in theirs if word not in TRUE))
     if not theirs or _marks(ours) != _marks(theirs):
         return 0.0
     nested = 0.95 if outer else 1.0

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ SHOWN = 4
 """Speakers that an error names."""
 BEGINNING = 40
 """Characters of a record that an error shows."""
+LOOKED_AT = 5
+"""Rows in which parts of messages are looked for that are media."""
+SHOWN_PARTS = ("image", "audio", "video", "input_image", "input_audio")
+"""How the types of parts begin that are images, sounds or videos."""
 MANY = 3
 """Fewer values of one shape may be the columns of a row."""
 DECOMPRESSING = {".gz": "gzip -dc", ".zst": "zstd -dc"}
@@ -51,9 +55,9 @@ def unfitting(
     sample = [row for rows in samples for row in rows]
     if not sample:
         return unread(sources)
-    media = sorted({name for row in sample for name in row if is_media(name, row[name])})
+    media = _with_media(sample)
     if media:
-        return f"the rows have {', '.join(media)}: fmtkit converts text only"
+        return f"{media}: fmtkit converts text only"
     if all(map(is_message, sample)):
         return (
             'each row is a single message: write a conversation as one row, {"messages": [...]}, '
@@ -84,6 +88,28 @@ def unfitting(
         f"a question and its answer (`{command}`), or read them by a converter of your own "
         "(--plugin FILE.py; docs/add-a-format.md has a whole one)"
     )
+
+
+def _with_media(sample: Sequence[Row]) -> str:
+    """Say which columns hold media, or in which of them messages have parts that do; else nothing."""
+    columns = sorted({name for row in sample for name in row if is_media(name, row[name])})
+    if columns:
+        return f"the rows have {', '.join(columns)}"
+    part = next((path for row in sample[:LOOKED_AT] for path in _media_within(row)), "")
+    return part and f"the messages have media ({part})"
+
+
+def _media_within(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the parts of messages in a value that are images, sounds or videos."""
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind.startswith(SHOWN_PARTS) and len(value) > 1:
+            yield path
+        for key, item in value.items():
+            yield from _media_within(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _media_within(item, f"{path}[]")
 
 
 def _lettered(sample: Sequence[Row]) -> str:
