@@ -158,3 +158,129 @@ def test_a_container_called_image_is_no_picture():
     named = [{"messages": chat, "image": f"docker.io/rebench/sizes:{i}b2c"} for i in range(3)]
     assert best_of(named).converter.name == "openai"
     assert best_of([row | {"image": f"images/{i}.png"} for i, row in enumerate(named)]) is None
+
+
+THOUGHT = "First I look at the words, one by one."
+
+
+@pytest.mark.parametrize(
+    "thought", ["Complex_CoT", "model_reasoning", "thinking_trajectory", "cot"]
+)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("question", "answer"), ("Question", "Response"), ("problem", "r1_solution")],
+)
+def test_what_was_thought_is_the_reasoning_under_any_of_its_names(asked, said, thought):
+    rows = [
+        {asked: f"Where is {i}?", thought: f"{THOUGHT} {i}", said: f"In {i}."} for i in range(3)
+    ]
+    best = best_of(rows)
+    assert best.mapping["reasoning"] == thought
+    assert not best.open
+
+
+@pytest.mark.parametrize("gold", ["ground_truth_solution", "reference_answer", "expected_output"])
+def test_a_result_to_compare_with_is_no_reply_beside_one(gold):
+    rows = [
+        {
+            "question": f"Where is {i}?",
+            "model_solution": f"It is in {i}.",
+            gold: f"In the town of {i}.",
+        }
+        for i in range(3)
+    ]
+    best = best_of(rows)
+    assert "model_solution" in best.mapping.values()
+    assert gold not in best.mapping.values()
+    assert certainty_of(rows) == "unsure"
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [("original_response", "edited_response"), ("init_answer", "revised_answer")]
+)
+def test_of_a_reply_and_its_revision_the_revision_is_read_and_neither_is_preferred(first, last):
+    rows = [
+        {
+            "context": [{"role": "user", "content": f"q{i}"}],
+            first: f"It was {i}.",
+            last: f"It is {i}.",
+        }
+        for i in range(3)
+    ]
+    best = best_of(rows)
+    assert (best.converter.table, best.mapping["completion"]) == ("Completion", last)
+    assert certainty_of(rows) == "unsure"
+
+
+def test_messages_with_a_reply_are_read_before_columns_beside_them():
+    rows = [
+        {
+            "problem": f"How much is {i} and 2?",
+            "solution": f"It is {i} and 2, and so {i + 2}.",
+            "answer": f"{i + 2}",
+            "messages": [
+                {"role": "user", "content": f"How much is {i} and 2?"},
+                {"role": "assistant", "content": f"I count to {i + 2}."},
+            ],
+        }
+        for i in range(3)
+    ]
+    assert best_of(rows).converter.name == "openai"
+    assert certainty_of(rows) == "unsure"
+
+
+@pytest.mark.parametrize("name", ["repo_name", "sponsored", "prompted_by"])
+def test_a_name_with_some_of_the_letters_is_no_reply(name):
+    rows = [
+        {
+            "input": f"Where is {i}?",
+            "reasoning_content": f"{THOUGHT} {i}",
+            "content": f"In the town of {i}.",
+            name: f"x {i}",
+        }
+        for i in range(3)
+    ]
+    assert best_of(rows).mapping["answer"] == "content"
+
+
+def test_an_instruction_that_holds_a_conversation_is_not_likely_one():
+    said = "Human: Hi\nAssistant: Ho\nHuman: So?\nAssistant:"
+    rows = [{"instruction": f"{said} {i}", "input": "", "output": f"a{i}"} for i in range(3)]
+    assert certainty_of(rows) == "unsure"
+
+
+def test_code_beside_a_text_makes_it_no_document():
+    rows = [
+        {"text": f"Write a function that returns {i}.", "code": f"return {i}"} for i in range(3)
+    ]
+    best = best_of(rows)
+    assert best.converter.table == "Completion"
+    assert "code" in best.mapping.values()
+
+
+@pytest.mark.parametrize("stem", ["op", "choice_", "ans"])
+def test_choices_in_columns_of_their_own_are_missed_by_their_places(stem):
+    rows = [
+        {
+            "question": f"How much is {i}?",
+            "correct": i % 4,
+            "note": f"It is {i}, as one sees at once.",
+        }
+        | {f"{stem}{letter}": f"{letter} {i}" for letter in "abcd"}
+        for i in range(6)
+    ]
+    assert best_of(rows) is None
+
+
+@pytest.mark.parametrize("role", ["tool-response", "tool_output", "environment"])
+def test_other_names_of_tools_are_read(role):
+    turns = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "f()"},
+        {"role": role, "content": "1"},
+        {"role": "assistant", "content": "a"},
+    ]
+    assert best_of([{"messages": turns, "id": i} for i in range(3)]).converter.name in (
+        "openai",
+        "swift_agent",
+    )

@@ -6,19 +6,23 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, NumberKind, TextKind
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.fits import TRUSTED, Fit
+from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
 from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
 from fmtkit.converting.lost_turns import decoded, texts_within, words_of
 from fmtkit.converting.near_misses import CONTENT_KEYS, are_asked, is_message, values_by_path
 from fmtkit.converting.numbered_replies import are_judged
-from fmtkit.converting.unread_columns import choices, is_address, parents
+from fmtkit.converting.unread_columns import choices, is_address, is_spoken, parents
 from fmtkit.core.message_keys import SPEAKER_KEYS
 from fmtkit.core.tables import Completion, Ranking
 
 _PYTHON_MESSAGES = re.compile(
     rf"\s*\[\s*\{{\s*'(?:{'|'.join((*SPEAKER_KEYS, *CONTENT_KEYS))})'\s*:"
 )
+
+
+PLAIN_TYPES = GENERIC | {"alpaca", "completion", "worked_answer", "sampled_replies", "prompt_pairs"}
+"""Types that take a text for what one speaker says."""
 
 
 def without_contradicted(
@@ -90,6 +94,14 @@ def holds_lists(found: Fit, sample: Sequence[Row], is_item: Callable[[Any], bool
         if sum(all(map(is_item, value)) for value in lists) > TRUSTED * len(texts):
             return True
     return False
+
+
+def asks_dialogs(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a type that takes a text for one turn reads texts of which most are conversations."""
+    if found.converter.name not in PLAIN_TYPES:
+        return False
+    columns = _read_texts(found, sample).values()
+    return any(sum(map(is_spoken, texts)) > TRUSTED * len(texts) for texts in columns if texts)
 
 
 def _reads_addresses(found: Fit, sample: Sequence[Row]) -> bool:

@@ -35,12 +35,15 @@ from fmtkit.converting.fits import (
 )
 from fmtkit.converting.guessed_labels import with_told_labels
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.lost_turns import looks_like_turns, texts_within
+from fmtkit.converting.known_words import GOLD
+from fmtkit.converting.lost_turns import head_of, looks_like_turns, texts_within, words_of
 from fmtkit.converting.near_misses import (
+    FIRST,
     are_asked,
     asks,
     is_given,
     is_message,
+    is_thinking,
     proposal,
     replies,
     spelled,
@@ -64,7 +67,7 @@ from fmtkit.converting.unread_columns import (
     open_keys_of,
 )
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
-from fmtkit.core.tables import Prompt, steps_to, table_for
+from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault
@@ -79,6 +82,8 @@ LOOKED_AT = 6
 """Fits, from the best, whose unread columns are judged."""
 PROPOSALS = 12
 """Renamed columns that are tried, of the closest types."""
+CODE = frozenset({"code", "sql"})
+"""Names of what is written as asked in a text: the text is then no document."""
 LONGER = 1.5
 """How much longer replies are than what was asked, where a list of texts is taken for a conversation."""
 
@@ -191,7 +196,7 @@ def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
         )
         for found in fits[:LOOKED_AT]
     ]
-    first = [_with_given(found, sample) for found in first]
+    first = [_with_thoughts(_with_given(found, sample), sample) for found in first]
     # Two texts of which the second is no reply are both the user's.
     first.sort(key=lambda one: one.speakers == UNKNOWN and _are_questions(one, fits, sample))
     return [*first, *fits[LOOKED_AT:]]
@@ -212,6 +217,22 @@ def _with_given(found: Fit, sample: Sequence[Row]) -> Fit:
     whole = fit(found.converter, sample, {**found.mapping, "context": given[0].name}, found.options)
     rest = tuple(one for one in found.open if one is not given[0])
     return replace(whole, open=rest, speakers=found.speakers) if whole.is_good else found
+
+
+def _with_thoughts(found: Fit, sample: Sequence[Row]) -> Fit:
+    """Return the fit that reads the only open column of what was thought before the replies."""
+    columns = values_by_path(sample)
+    thought = [o for o in found.open if o.is_grave and is_thinking(o.name, columns.get(o.name, ()))]
+    if found.converter.makes is not Completion or len(thought) != 1:
+        return found
+    for other in registry.named(found.converter.name):
+        if other.columns.keys() >= {*found.converter.columns, "reasoning"}:
+            whole = fit(
+                other, sample, {**found.mapping, "reasoning": thought[0].name}, found.options
+            )
+            rest = tuple(one for one in found.open if one is not thought[0])
+            return replace(whole, open=rest, speakers=found.speakers) if whole.is_good else found
+    return found
 
 
 def _are_questions(found: Fit, fits: Sequence[Fit], sample: Sequence[Row]) -> bool:
@@ -355,9 +376,17 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     found = [
         one
         for one in tried
-        if one.is_good and not _turns_beside(one.mapping, sample) and not _is_less(one, sample)
+        if _leaves_little(one)
+        and not _turns_beside(one.mapping, sample)
+        and not _is_less(one, sample)
     ]
     return found + [one for one in judged if not one.missing and one.sound >= TRUSTED]
+
+
+def _leaves_little(found: Fit) -> bool:
+    """Return whether a fit is good, or leaves unread only what replies are compared with, or were."""
+    beside = all((GOLD | FIRST) & {*words_of(name)} for name in found.unread)
+    return replace(found, unread=()).is_good and beside
 
 
 def _takes_lists(converter: Converter) -> bool:
@@ -451,7 +480,8 @@ def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
     """
     others = open_beside(text.converter, text.mapping, sample)
     turns = (one for one in others if one.could_be in TEXTS | {PARENT, FILES})
-    return any(one.is_grave or replies(one.name) for one in turns)
+    is_code = any(head_of(one.name) in CODE for one in others)
+    return is_code or any(one.is_grave or replies(one.name) for one in turns)
 
 
 def _transcripts(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:

@@ -14,7 +14,7 @@ from fmtkit.converting.bound_column import MEDIA, Row
 from fmtkit.converting.conversion import Converted, convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.lost_turns import watched
-from fmtkit.converting.near_misses import likeness, spelled
+from fmtkit.converting.near_misses import SPEAKERS, likeness, speakers, spelled
 from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core.codes import WARNINGS
 from fmtkit.core.escaping import counted
@@ -73,6 +73,8 @@ class Fit:
     """Columns that the converter does not read and that could hold something to train on."""
     assumed: tuple[str, ...] = ()
     """Warnings of more than a few rows that say that the converter assumes something (`ASSUMPTIONS`)."""
+    loses_dialogs: bool = False
+    """Whether whole conversations are among the turns that it would leave unread."""
     refused: float = 0.0
     """Share of the rows that have the right kinds of values and are refused; a tie is none of them."""
     speakers: str = NAMED
@@ -148,6 +150,7 @@ class Fit:
             len(self.options),
             -renamed_likeness(self.mapping) if not self.is_written else -WRITTEN_LIKENESS,
             self.sound < TRUSTED,
+            self.loses_dialogs,
             len(self.unread),
             bool(self.assumed) or self.has_threshold,
             self.generality,
@@ -204,6 +207,9 @@ def fit(
         chosen,
         assumed=assumed,
         refused=len(refused) / len(sample),
+        loses_dialogs=any(
+            _is_answered(row.get(name)) for name in done.unread for row in shaped[:1]
+        ),
     )
 
 
@@ -219,6 +225,12 @@ def _tried(binding: Binding, rows: Sequence[Row], sample: Sequence[Row]) -> Conv
         turns = watched(sample, {*filter(None, read), *MEDIA}, late=False)
         binding = watching(binding, turns)
     return convert_frame(binding.frame(rows, range(len(rows))), binding)
+
+
+def _is_answered(value: Any) -> bool:
+    """Return whether a value is a list of messages in which somebody replies."""
+    said = speakers(value)
+    return len(said) > 1 and any(SPEAKERS.get(name.lower()) == "assistant" for name in said)
 
 
 @cache

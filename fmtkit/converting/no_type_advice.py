@@ -73,10 +73,11 @@ def unfitting(
             f"{followed[0]} names the row that a row follows, so that each row is a turn of a conversation: "
             'write a conversation as one row, {"messages": [...]}'
         )
-    near = detection.nearest(sample)
+    lettered = _lettered(sample)
+    near = None if lettered else detection.nearest(sample)
     if near is not None:
         return f"no type fits; {near[0]} has the columns, but {near[1]}"
-    told = _lettered(sample) or _strangers(sample) or _transcribed(sample)
+    told = lettered or _strangers(sample) or _transcribed(sample)
     if told:
         return told
     names = dict.fromkeys(name for row in sample for name in row)
@@ -117,9 +118,11 @@ def _lettered(sample: Sequence[Row]) -> str:
     found = choices(sample)
     if found is None:
         return ""
+    is_letter = any(isinstance(row.get(found[0]), str) for row in sample)
+    sign = "letter" if is_letter else "place"
     return (
-        f"{found[0]} holds letters of the choices in {found[1]}, and means nothing without them: write a "
-        "question that has its choices, and the answer that the letter stands for"
+        f"{found[0]} holds {sign}s of the choices in {found[1]}, and means nothing without them: write a "
+        f"question that has its choices, and the answer that the {sign} stands for"
     )
 
 
