@@ -284,3 +284,27 @@ def test_other_names_of_tools_are_read(role):
         "openai",
         "swift_agent",
     )
+
+
+@pytest.mark.parametrize("asked", ["query", "anchor"])
+def test_what_a_search_should_find_is_no_better_reply(asked):
+    rows = [
+        {asked: f"the town of {i}", "positive": f"It lies in {i}.", "negative": "It is a bird."}
+        for i in range(3)
+    ]
+    assert best_of(rows) is None or best_of(rows).converter.table != "Preference"
+    told = [
+        {"prompt": f"Where is {i}?", "pos_resp": f"In {i}.", "neg_resp": "No."} for i in range(3)
+    ]
+    assert best_of(told).converter.table == "Preference"
+
+
+@pytest.mark.parametrize(
+    ("said", "right"), [("generations", "correctness"), ("answers", "is_correct")]
+)
+def test_a_list_that_says_which_replies_are_right_ranks_them(said, right):
+    rows = [
+        {"problem": f"How much is {i}?", said: [f"It is {i}.", "No."], right: [True, False]}
+        for i in range(3)
+    ]
+    assert (best_of(rows).converter.name, best_of(rows).converter.table) == ("graded", "Ranking")

@@ -10,7 +10,7 @@ from fmtkit.columns import ABSENT, Number, Text, Texts, WideMessages
 from fmtkit.columns.dialogs import chosen_over, dialog
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.columns.preference_cut import cut_pair, whole
-from fmtkit.columns.problems import Problem
+from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turns import by_turns
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.tables import Preference
@@ -82,11 +82,19 @@ def arena_texts(
 
 
 @converter(wide=True)
-def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Text) -> Preference:
-    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference."""
+def arena(
+    conversation_a: WideMessages,
+    conversation_b: WideMessages,
+    winner: Text,
+    turn: Number = ABSENT,
+) -> Preference:
+    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference.
+
+    `turn` is the number of exchanges that were judged: in MT-bench's judgments later ones were not looked at.
+    """
     first = winner.value == "model_a"
     unknown = ~winner.value.is_in(["model_a", "model_b"]) & ~winner.value.str.starts_with("tie")
-    one, other = conversation_a.value, conversation_b.value
+    one, other = (_judged(c.value, turn) for c in (conversation_a, conversation_b))
     problems = (
         Problem("no_preference", None, winner.value.str.starts_with("tie"), "winner is a tie"),
         Problem("value_error", "winner", unknown, "winner is none of model_a, model_b, tie"),
@@ -97,11 +105,20 @@ def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Te
             "the two conversations do not ask the same",
         ),
     )
-    both = conversation_a.depending_on(conversation_b, winner)
+    both = conversation_a.depending_on(conversation_b, winner, turn)
     better = both.with_value(pl.when(first).then(one).otherwise(other), *problems).once("__winner")
     worse = both.with_value(pl.when(first).then(other).otherwise(one)).once("__loser")
     one_side, other_side = whole(better, "conversation_a"), whole(worse, "conversation_b")
     return cut_pair(one_side, other_side, is_judged_whole=True)
+
+
+def _judged(dialog: pl.Expr, turn: Column) -> pl.Expr:
+    """Return a conversation up to the exchange that was judged last."""
+    if turn is ABSENT:
+        return dialog
+    is_led = dialog.list.get(0, null_on_oob=True).struct.field("role") == "system"
+    count = 2 * turn.value + is_led.fill_null(value=False).cast(pl.Int64)
+    return pl.when(turn.value >= 1).then(dialog.list.head(count.cast(pl.Int64))).otherwise(dialog)
 
 
 def _questions(dialog: pl.Expr) -> pl.Expr:

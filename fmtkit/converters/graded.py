@@ -4,9 +4,9 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, Text, first_filled, records
+from fmtkit.columns import ABSENT, Text, Texts, first_filled, one_given, records
 from fmtkit.columns.dialogs import dialog, of_each, ranking
-from fmtkit.columns.kinds import FlagKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.kinds import FlagKind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Ranking
 from fmtkit.formats.registry import converter
@@ -18,6 +18,7 @@ Solutions: TypeAlias = Annotated[
         optional=("is_correct", "score"),
     ),
 ]
+Flags: TypeAlias = Annotated[Column, ListKind(FlagKind())]
 Solution: TypeAlias = Annotated[
     Column, RecordKind({"solution": TextKind(), "is_correct": FlagKind()})
 ]
@@ -43,6 +44,49 @@ def listed(
     )
     texts = solutions.with_value(of_each(solutions.value, "solution"), ungraded)
     return ranking(dialog(user=first_filled(question=question, prompt=prompt)), texts, scores)
+
+
+@converter(
+    any_of=[
+        ("question", "prompt", "problem"),
+        ("responses", "generations", "completions", "answers", "outputs"),
+        ("is_correct", "correctness", "correct"),
+    ]
+)
+def flagged(
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    problem: Text = ABSENT,
+    responses: Texts = ABSENT,
+    generations: Texts = ABSENT,
+    completions: Texts = ABSENT,
+    answers: Texts = ABSENT,
+    outputs: Texts = ABSENT,
+    is_correct: Flags = ABSENT,
+    correctness: Flags = ABSENT,
+    correct: Flags = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/open-r1/OpenR1-Math-220k; a flag for each of a list of replies."""
+    texts = one_given(
+        responses=responses,
+        generations=generations,
+        completions=completions,
+        answers=answers,
+        outputs=outputs,
+    )
+    flags = one_given(is_correct=is_correct, correctness=correctness, correct=correct)
+    right = flags.value.list.eval(pl.element().cast(pl.Float64))
+    ragged = Problem(
+        "length_mismatch",
+        None,
+        texts.value.list.len() != right.list.len(),
+        "the replies and their flags differ in length",
+    )
+    both = texts.with_value(texts.value, ragged).depending_on(flags)
+    asked = first_filled(question=question, prompt=prompt, problem=problem)
+    return ranking(dialog(user=asked), both, right)
 
 
 @converter(

@@ -21,6 +21,8 @@ _PYTHON_MESSAGES = re.compile(
 )
 
 
+SEARCHED, FOUND = frozenset({"query", "anchor"}), frozenset({"positive", "pos"})
+"""Names of what is searched for, and of the text that a search should find."""
 PLAIN_TYPES = GENERIC | {"alpaca", "completion", "worked_answer", "sampled_replies", "prompt_pairs"}
 """Types that take a text for what one speaker says."""
 
@@ -44,6 +46,7 @@ def without_contradicted(
         and not _counts_otherwise(one, sample)
         and not _ranks_nothing(one, whole)
         and not _overlooks_judge(one, sample)
+        and not _reads_found_texts(one, sample)
     ]
 
 
@@ -144,6 +147,13 @@ def _ranks_nothing(found: Fit, whole: Sequence[Row]) -> bool:
     if not by or found.converter.makes is not Ranking:
         return False
     return len(joined(whole, by, whole_file=found.converter.whole_file)) == len(whole)
+
+
+def _reads_found_texts(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes what a search should find for a query, or not find, for two replies."""
+    read = {path.lower() for path in found.mapping.values()}
+    is_searched = any(name.lower() in SEARCHED for row in sample[:1] for name in row)
+    return is_searched and bool(read & FOUND)
 
 
 def _overlooks_judge(found: Fit, sample: Sequence[Row]) -> bool:

@@ -181,7 +181,11 @@ def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
     """
     names = dict.fromkeys(name for row in sample for name in row)
     columns = {n: [row[n] for row in sample if row.get(n) not in (None, "")] for n in names}
-    letters = [n for n, held in columns.items() if held and all(map(_is_letter, held))]
+    letters = [
+        n
+        for n, held in columns.items()
+        if held and all(map(_is_letter, held)) and _may_answer(n, held)
+    ]
     letters += [n for n, held in columns.items() if held and _are_places(n, held)]
     listed = [n for n, held in columns.items() if held and all(map(_lists_choices, held))]
     # A table may have a column for each choice.
@@ -191,6 +195,11 @@ def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
         stem + "a" for stem in stems if {f"{stem}{letter}" for letter in "abcd"} <= columns.keys()
     ]
     return (letters[0], listed[0]) if letters and listed else None
+
+
+def _may_answer(name: str, held: Sequence[Any]) -> bool:
+    """Return whether letters may be answers: one letter in all rows is, where the name says so."""
+    return len(set(held)) > 1 or len(held) == 1 or bool(RIGHT & {*words_of(name)})
 
 
 def _are_places(name: str, held: Sequence[Any]) -> bool:
