@@ -214,3 +214,17 @@ def test_some_of_the_files_of_a_folder_are_named_each(tmp_path, monkeypatch):
         (tmp_path / f"{i}.jsonl").write_bytes(LINES)
     names = [f"{i}.jsonl" for i in range(5)]
     assert f"fmtkit convert {' '.join(names)} -t" in str(error_of(names))
+
+
+def test_pictures_within_messages_are_named_as_what_stops_the_file(tmp_path):
+    parts = [
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBO"},
+        {"type": "input_text", "text": "q"},
+    ]
+    row = {"request": {"input": [{"role": "user", "content": parts}]}, "expected": "1,2"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    with pytest.raises(
+        OptionError,
+        match=r"media \(request\.input\[\]\.content\[\]\), in a form that no type reads",
+    ):
+        fmtkit.validate(tmp_path / "rows.jsonl")

@@ -78,8 +78,13 @@ def whole_with(context: Column, reply: Column, name: str) -> Whole:
     return Whole(name, full, source, PromptTurns(before, said), (several,), (wrong,))
 
 
-def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Preference:
-    """Cut two whole wide conversations where they begin to differ, after a turn that asks for a reply."""
+def cut_pair(
+    chosen: Whole, rejected: Whole, tools: Column | None = None, *, is_judged_whole: bool = False
+) -> Preference:
+    """Cut two whole wide conversations where they begin to differ, after a turn that asks for a reply.
+
+    Where they were judged as a whole, both go on with the same questions, and each side has all of its turns.
+    """
     one, other = chosen.source, rejected.source
     better, worse = AfterShared(one, other), AfterShared(other, one)
     # An answer of several messages is another problem.
@@ -92,6 +97,7 @@ def cut_pair(chosen: Whole, rejected: Whole, tools: Column | None = None) -> Pre
             "chosen and rejected do not answer the same turns",
         )
         for side in (better, worse)
+        if not is_judged_whole
     ]
     wrong.append(Problem("no_preference", None, Same(better, worse), "chosen equals rejected"))
     both = chosen.messages.depending_on(rejected.messages)

@@ -1,4 +1,8 @@
-"""Two replies to one prompt, and which of them was chosen: PKU-SafeRLHF, Chatbot Arena."""
+"""Two replies to one prompt, and which of them was chosen: PKU-SafeRLHF, Chatbot Arena.
+
+The judges of an arena read both conversations to the end: from the first reply that differs on, each side of
+the pair has all turns, the later questions too, which are the same in both.
+"""
 
 import polars as pl
 
@@ -6,7 +10,7 @@ from fmtkit.columns import ABSENT, Number, Text, Texts, WideMessages
 from fmtkit.columns.dialogs import chosen_over, dialog
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.columns.preference_cut import cut_pair, whole
-from fmtkit.columns.problems import Problem
+from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turns import by_turns
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.tables import Preference
@@ -73,20 +77,52 @@ def arena_texts(
         "__winner"
     )
     worse = both.with_value(pl.when(first).then(other.value).otherwise(one.value)).once("__loser")
-    return cut_pair(whole(better, "response_a"), whole(worse, "response_b"))
+    one_side, other_side = whole(better, "response_a"), whole(worse, "response_b")
+    return cut_pair(one_side, other_side, is_judged_whole=True)
 
 
 @converter(wide=True)
-def arena(conversation_a: WideMessages, conversation_b: WideMessages, winner: Text) -> Preference:
-    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference."""
+def arena(
+    conversation_a: WideMessages,
+    conversation_b: WideMessages,
+    winner: Text,
+    turn: Number = ABSENT,
+) -> Preference:
+    """https://huggingface.co/datasets/lmsys/chatbot_arena_conversations; a tie is not a preference.
+
+    `turn` is the number of exchanges that were judged: in MT-bench's judgments later ones were not looked at.
+    """
     first = winner.value == "model_a"
     unknown = ~winner.value.is_in(["model_a", "model_b"]) & ~winner.value.str.starts_with("tie")
+    one, other = (_judged(c.value, turn) for c in (conversation_a, conversation_b))
     problems = (
         Problem("no_preference", None, winner.value.str.starts_with("tie"), "winner is a tie"),
         Problem("value_error", "winner", unknown, "winner is none of model_a, model_b, tie"),
+        Problem(
+            "context_mismatch",
+            "conversation_b",
+            _questions(one) != _questions(other),
+            "the two conversations do not ask the same",
+        ),
     )
-    one, other = conversation_a.value, conversation_b.value
-    both = conversation_a.depending_on(conversation_b, winner)
+    both = conversation_a.depending_on(conversation_b, winner, turn)
     better = both.with_value(pl.when(first).then(one).otherwise(other), *problems).once("__winner")
     worse = both.with_value(pl.when(first).then(other).otherwise(one)).once("__loser")
-    return cut_pair(whole(better, "conversation_a"), whole(worse, "conversation_b"))
+    one_side, other_side = whole(better, "conversation_a"), whole(worse, "conversation_b")
+    return cut_pair(one_side, other_side, is_judged_whole=True)
+
+
+def _judged(dialog: pl.Expr, turn: Column) -> pl.Expr:
+    """Return a conversation up to the exchange that was judged last."""
+    if turn is ABSENT:
+        return dialog
+    is_led = dialog.list.get(0, null_on_oob=True).struct.field("role") == "system"
+    count = 2 * turn.value + is_led.fill_null(value=False).cast(pl.Int64)
+    return pl.when(turn.value >= 1).then(dialog.list.head(count.cast(pl.Int64))).otherwise(dialog)
+
+
+def _questions(dialog: pl.Expr) -> pl.Expr:
+    """Return what the user says in a conversation, as one text."""
+    field = pl.element().struct.field
+    asked = dialog.list.eval(field("content").filter(field("role") == "user"))
+    return asked.list.join("\0", ignore_nulls=True)

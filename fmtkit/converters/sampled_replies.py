@@ -1,4 +1,4 @@
-"""A question and several replies to it that nobody judged: each of them is a row."""
+"""A question and several replies to it that nobody judged, in a list or in columns: each of them is a row."""
 
 from typing import Annotated, TypeAlias
 
@@ -62,6 +62,40 @@ def of_texts(
         output=output,
     )
     return _rows(_asked(question, prompt, instruction, problem), input, system, texts)
+
+
+@converter(any_of=[ASKED])
+def of_columns(
+    response_1: Text,
+    response_2: Text,
+    response_3: Text,
+    response_4: Text = ABSENT,
+    response_5: Text = ABSENT,
+    response_6: Text = ABSENT,
+    response_7: Text = ABSENT,
+    response_8: Text = ABSENT,
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    problem: Text = ABSENT,
+    input: Text = ABSENT,
+    system: Text = ABSENT,
+) -> Completion:
+    """https://huggingface.co/datasets/zwhe99/DeepMath-103K; there may be more than three, not in each row."""
+    columns = (
+        response_1,
+        response_2,
+        response_3,
+        response_4,
+        response_5,
+        response_6,
+        response_7,
+        response_8,
+    )
+    there = [column for column in columns if column is not ABSENT]
+    texts = pl.concat_list(column.value for column in there).list.drop_nulls()
+    held = Column(texts).depending_on(*there)
+    return _rows(_asked(question, prompt, instruction, problem), input, system, held)
 
 
 def _asked(question: Column, prompt: Column, instruction: Column, problem: Column) -> Column:

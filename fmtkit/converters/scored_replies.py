@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, Text, Texts, one_filled, one_given, records
+from fmtkit.columns import ABSENT, Number, Text, Texts, one_filled, one_given, records
 from fmtkit.columns.dialogs import dialog, ranking
 from fmtkit.columns.kinds import ListKind, NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem
@@ -94,6 +94,59 @@ def lists(
     )
     both = texts.with_value(texts.value, ragged).depending_on(rated)
     return ranking(dialog(user=asked), both, rated.value)
+
+
+@converter(any_of=[ASKED])
+def columns(
+    response_1: Text,
+    response_2: Text,
+    response_3: Text,
+    score_1: Number,
+    score_2: Number,
+    score_3: Number,
+    response_4: Text = ABSENT,
+    response_5: Text = ABSENT,
+    response_6: Text = ABSENT,
+    response_7: Text = ABSENT,
+    response_8: Text = ABSENT,
+    score_4: Number = ABSENT,
+    score_5: Number = ABSENT,
+    score_6: Number = ABSENT,
+    score_7: Number = ABSENT,
+    score_8: Number = ABSENT,
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    query: Text = ABSENT,
+    post: Text = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/berkeley-nest/Nectar, as a table: columns of replies and of scores."""
+    replies = (
+        response_1, response_2, response_3, response_4, response_5, response_6, response_7, response_8,
+    )  # fmt: skip
+    scores = (score_1, score_2, score_3, score_4, score_5, score_6, score_7, score_8)
+    there = [(r, s) for r, s in zip(replies, scores, strict=True) if r is not ABSENT]
+    half = [
+        Problem(
+            "null_field",
+            f"score_{place}",
+            reply.value.is_not_null() & score.value.is_null(),
+            f"score_{place} is null, and its reply is not",
+        )
+        for place, (reply, score) in enumerate(there, start=1)
+    ]
+    rated = [pl.when(reply.value.is_not_null()).then(score.value) for reply, score in there]
+    every = [column for both in there for column in both]
+    asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
+    texts = Column(pl.concat_list(reply.value for reply, _ in there).list.drop_nulls())
+    held = texts.depending_on(*every)
+    return ranking(
+        dialog(user=asked),
+        held.with_value(held.value, *half),
+        pl.concat_list(rated).list.drop_nulls(),
+    )
 
 
 def _of(records: Column, names: tuple[str, ...]) -> tuple[pl.Expr, Problem]:

@@ -1,5 +1,6 @@
 """A bound column: a parameter of a converter, and where in the rows of a source its values are."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ MEDIA = frozenset(
     {*image_values.COLUMNS, image_values.REJECTED, "audio", "audios", "video", "videos"}
 )
 """Columns of media: a row with a value there is refused, unless it is an image that the type carries."""
+_CONTAINER = re.compile(
+    r"(?!data:)[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)*(?::[\w.-]+|@sha256:[0-9a-f]+)$"
+)
+"""A container's name with its tag, which columns of agent traces called `image` hold: `owner/name:latest`."""
 _OBJECT = (dict, Mapping)
 """The most common types of objects first: only the check for Mapping runs Python code."""
 
@@ -60,9 +65,14 @@ class BoundColumn:
 
 
 def is_media(name: str, value: Any) -> bool:
-    """Return whether a column of a row holds images, sounds or videos: [] and [null] are none."""
+    """Return whether a column of a row holds images, sounds or videos: [] and [null] are none.
+
+    Nor is the name of the container in which an agent worked.
+    """
     if isinstance(value, Media):
         return True
+    if isinstance(value, str):
+        return name in MEDIA and bool(value) and not _CONTAINER.match(value)
     if isinstance(value, list):
         return any(isinstance(i, Media) or (name in MEDIA and i is not None) for i in value)
     return name in MEDIA and bool(value)

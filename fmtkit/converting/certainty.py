@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fmtkit.columns.transcripts import is_in_turn
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.contradicted_fits import holds_lists, is_on_another_scale
+from fmtkit.converting.contradicted_fits import asks_dialogs, holds_lists, is_on_another_scale
 from fmtkit.converting.fits import NAMED, PLAIN, UNKNOWN, Fit, renamed_likeness
 
 SURE, LIKELY, UNSURE = "sure", "likely", "unsure"
@@ -23,7 +23,7 @@ def certainty(fits: Sequence[Fit], sample: Sequence[Row]) -> str:
     found = _certainty(fits)
     best = fits[0]
     are_lists = holds_lists(best, sample, lambda item: isinstance(item, str))
-    if best.assumed or are_lists or is_on_another_scale(best, sample):
+    if best.assumed or are_lists or asks_dialogs(best, sample) or is_on_another_scale(best, sample):
         return UNSURE
     return LIKELY if found == SURE and is_in_turn(sample) else found
 
@@ -37,13 +37,14 @@ def _certainty(fits: Sequence[Fit]) -> str:
     best, *others = fits
     if not best.is_good or best.is_narrow or best.is_written or best.shaped < SHAPED:
         return UNSURE
+    if best.refused > 1 - SHAPED:
+        return UNSURE
     if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
         return UNSURE
     if best.is_renamed and (best.open or any(map(str.isdigit, best.options.values()))):
         # That 1 is the second of two, and not the first or a yes, is an assumption.
         return UNSURE
-    if "threshold" in best.converter.options:
-        # Which scores are good enough is an assumption.
+    if best.has_threshold:
         return UNSURE
     if best.is_renamed and (best.sound < PLAIN or renamed_likeness(best.mapping) < NEAR):
         return UNSURE

@@ -6,17 +6,25 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, NumberKind, TextKind
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.fits import TRUSTED, Fit
+from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
+from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
 from fmtkit.converting.lost_turns import decoded, texts_within, words_of
 from fmtkit.converting.near_misses import CONTENT_KEYS, are_asked, is_message, values_by_path
-from fmtkit.converting.unread_columns import choices, is_address, parents
+from fmtkit.converting.numbered_replies import are_judged
+from fmtkit.converting.unread_columns import choices, is_address, is_spoken, parents
 from fmtkit.core.message_keys import SPEAKER_KEYS
-from fmtkit.core.tables import Completion
+from fmtkit.core.tables import Completion, Ranking
 
 _PYTHON_MESSAGES = re.compile(
     rf"\s*\[\s*\{{\s*'(?:{'|'.join((*SPEAKER_KEYS, *CONTENT_KEYS))})'\s*:"
 )
+
+
+SEARCHED, FOUND = frozenset({"query", "anchor"}), frozenset({"positive", "pos"})
+"""Names of what is searched for, and of the text that a search should find."""
+PLAIN_TYPES = GENERIC | {"alpaca", "completion", "worked_answer", "sampled_replies", "prompt_pairs"}
+"""Types that take a text for what one speaker says."""
 
 
 def without_contradicted(
@@ -36,6 +44,9 @@ def without_contradicted(
         and not _reads_addresses(one, sample)
         and not _reads_gold(one, sample)
         and not _counts_otherwise(one, sample)
+        and not _ranks_nothing(one, whole)
+        and not _overlooks_judge(one, sample)
+        and not _reads_found_texts(one, sample)
     ]
 
 
@@ -88,6 +99,14 @@ def holds_lists(found: Fit, sample: Sequence[Row], is_item: Callable[[Any], bool
     return False
 
 
+def asks_dialogs(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a type that takes a text for one turn reads texts of which most are conversations."""
+    if found.converter.name not in PLAIN_TYPES:
+        return False
+    columns = _read_texts(found, sample).values()
+    return any(sum(map(is_spoken, texts)) > TRUSTED * len(texts) for texts in columns if texts)
+
+
 def _reads_addresses(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column that a fit reads as text has nothing but addresses, or names of media."""
     return any(
@@ -120,6 +139,27 @@ def _counts_otherwise(found: Fit, sample: Sequence[Row]) -> bool:
     first, held = found.converter.options["first"], values_by_path(sample)
     numbers = [n for n, kind in found.converter.columns.items() if isinstance(kind, NumberKind)]
     return not any(held.get(_path(found, name), []).count(first) for name in numbers)
+
+
+def _ranks_nothing(found: Fit, whole: Sequence[Row]) -> bool:
+    """Return whether a type ranks adjacent rows, and no two of them have the same prompt."""
+    by = found.converter.rows_by
+    if not by or found.converter.makes is not Ranking:
+        return False
+    return len(joined(whole, by, whole_file=found.converter.whole_file)) == len(whole)
+
+
+def _reads_found_texts(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes what a search should find for a query, or not find, for two replies."""
+    read = {path.lower() for path in found.mapping.values()}
+    is_searched = any(name.lower() in SEARCHED for row in sample[:1] for name in row)
+    return is_searched and bool(read & FOUND)
+
+
+def _overlooks_judge(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes replies in numbered columns for samples beside a column that judges them."""
+    takes = found.converter.columns
+    return "response_8" in takes and "score_1" not in takes and are_judged(sample)
 
 
 def is_on_another_scale(found: Fit, sample: Sequence[Row]) -> bool:

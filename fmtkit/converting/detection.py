@@ -35,11 +35,15 @@ from fmtkit.converting.fits import (
 )
 from fmtkit.converting.guessed_labels import with_told_labels
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.lost_turns import looks_like_turns, texts_within
+from fmtkit.converting.known_words import GOLD
+from fmtkit.converting.lost_turns import head_of, looks_like_turns, texts_within, words_of
 from fmtkit.converting.near_misses import (
+    FIRST,
     are_asked,
     asks,
+    is_given,
     is_message,
+    is_thinking,
     proposal,
     replies,
     spelled,
@@ -47,6 +51,7 @@ from fmtkit.converting.near_misses import (
     tells_of_reply,
     values_by_path,
 )
+from fmtkit.converting.told_answers import answers_by_label, without_samples
 from fmtkit.converting.type_options import MESSAGE_OPTIONS
 from fmtkit.converting.unread_columns import (
     FILES,
@@ -62,7 +67,7 @@ from fmtkit.converting.unread_columns import (
     open_keys_of,
 )
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
-from fmtkit.core.tables import Prompt, steps_to, table_for
+from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault
@@ -77,6 +82,8 @@ LOOKED_AT = 6
 """Fits, from the best, whose unread columns are judged."""
 PROPOSALS = 12
 """Renamed columns that are tried, of the closest types."""
+CODE = frozenset({"code", "sql"})
+"""Names of what is written as asked in a text: the text is then no document."""
 LONGER = 1.5
 """How much longer replies are than what was asked, where a list of texts is taken for a conversation."""
 
@@ -109,7 +116,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if tables is None or table_for(converter.table, tables)
     ]
     tried = (fit(c, whole if c.rows_by else sample) for c in asked)
-    tried = (_as_prompts(found, sample) for found in tried)
+    tried = (_as_prompts(without_samples(found, sample), sample) for found in tried)
     there = [found for found in tried if found.sound > 0 and not found.missing]
     there = _without_lossy_text(without_contradicted(there, sample, whole), sample)
     if not any(_is_enough(found) for found in there):
@@ -124,7 +131,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         there = _questions(asked, sample)
         is_dialog = tables is None or "Conversation" in tables
         if not there and is_dialog:
-            there = _transcripts(asked, sample)
+            there = _transcripts(asked, sample) or answers_by_label(asked, sample)
         if not there and (tables is None or "Prompt" in tables):
             there = _only_questions(sample)
         if not there and is_dialog:
@@ -189,9 +196,43 @@ def _with_open(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
         )
         for found in fits[:LOOKED_AT]
     ]
+    first = [_with_thoughts(_with_given(found, sample), sample) for found in first]
     # Two texts of which the second is no reply are both the user's.
     first.sort(key=lambda one: one.speakers == UNKNOWN and _are_questions(one, fits, sample))
     return [*first, *fits[LOOKED_AT:]]
+
+
+def _with_given(found: Fit, sample: Sequence[Row]) -> Fit:
+    """Return the fit with the only open column that a question is about read as its context."""
+    if (
+        "context" not in found.converter.columns
+        or has_path(sample[0], ("context",))
+        or "context" in found.mapping
+    ):
+        return found
+    columns = values_by_path(sample)
+    given = [o for o in found.open if o.is_grave and is_given(o.name, columns.get(o.name, ()))]
+    if len(given) != 1:
+        return found
+    whole = fit(found.converter, sample, {**found.mapping, "context": given[0].name}, found.options)
+    rest = tuple(one for one in found.open if one is not given[0])
+    return replace(whole, open=rest, speakers=found.speakers) if whole.is_good else found
+
+
+def _with_thoughts(found: Fit, sample: Sequence[Row]) -> Fit:
+    """Return the fit that reads the only open column of what was thought before the replies."""
+    columns = values_by_path(sample)
+    thought = [o for o in found.open if o.is_grave and is_thinking(o.name, columns.get(o.name, ()))]
+    if found.converter.makes is not Completion or len(thought) != 1:
+        return found
+    for other in registry.named(found.converter.name):
+        if other.columns.keys() >= {*found.converter.columns, "reasoning"}:
+            whole = fit(
+                other, sample, {**found.mapping, "reasoning": thought[0].name}, found.options
+            )
+            rest = tuple(one for one in found.open if one is not thought[0])
+            return replace(whole, open=rest, speakers=found.speakers) if whole.is_good else found
+    return found
 
 
 def _are_questions(found: Fit, fits: Sequence[Fit], sample: Sequence[Row]) -> bool:
@@ -335,9 +376,17 @@ def _near(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:
     found = [
         one
         for one in tried
-        if one.is_good and not _turns_beside(one.mapping, sample) and not _is_less(one, sample)
+        if _leaves_little(one)
+        and not _turns_beside(one.mapping, sample)
+        and not _is_less(one, sample)
     ]
     return found + [one for one in judged if not one.missing and one.sound >= TRUSTED]
+
+
+def _leaves_little(found: Fit) -> bool:
+    """Return whether a fit is good, or leaves unread only what replies are compared with, or were."""
+    beside = all((GOLD | FIRST) & {*words_of(name)} for name in found.unread)
+    return replace(found, unread=()).is_good and beside
 
 
 def _takes_lists(converter: Converter) -> bool:
@@ -390,7 +439,29 @@ def _numbered(
         for c in taking
         if m.keys() <= c.columns.keys()
     )
-    return [(c, mapping, o) for c, o, mapping in whole if mapping is not None]
+    two = [(c, mapping, o) for c, o, mapping in whole if mapping is not None]
+    return [*two, *_in_columns(converters, sample)]
+
+
+def _in_columns(
+    converters: Sequence[Converter], sample: Sequence[Row]
+) -> list[tuple[Converter, Mapping[str, str], Mapping[str, str]]]:
+    """Propose the types of three replies and more for columns whose names differ in a number."""
+    taking = [
+        c for c in converters if {"response_1", "response_2", "response_8"} <= c.columns.keys()
+    ]
+    read = numbered_replies.several(sample) if taking else None
+    if read is None:
+        return []
+    is_scored = any(name.startswith("score_") for name in read) or _has_named_scores(sample)
+    fitting = [c for c in taking if ("score_1" in c.columns) == is_scored]
+    whole = [(c, proposal(c, sample, read)) for c in fitting]
+    return [(c, mapping, {}) for c, mapping in whole if mapping is not None]
+
+
+def _has_named_scores(sample: Sequence[Row]) -> bool:
+    """Return whether scores of replies have the names that a type knows."""
+    return all(f"score_{place}" in row for row in sample[:1] for place in (1, 2, 3))
 
 
 def _without_lossy_text(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
@@ -409,7 +480,8 @@ def _loses_turns(text: Fit, sample: Sequence[Row]) -> bool:
     """
     others = open_beside(text.converter, text.mapping, sample)
     turns = (one for one in others if one.could_be in TEXTS | {PARENT, FILES})
-    return any(one.is_grave or replies(one.name) for one in turns)
+    is_code = any(head_of(one.name) in CODE for one in others)
+    return is_code or any(one.is_grave or replies(one.name) for one in turns)
 
 
 def _transcripts(converters: Sequence[Converter], sample: Sequence[Row]) -> list[Fit]:

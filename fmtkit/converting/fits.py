@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import polars as pl
+
 from fmtkit.converting import type_options
 from fmtkit.converting.binding import Binding, bind, watching
 from fmtkit.converting.bound_column import MEDIA, Row
-from fmtkit.converting.conversion import convert_frame
+from fmtkit.converting.conversion import Converted, convert_frame
 from fmtkit.converting.joined_rows import joined, lacks
 from fmtkit.converting.lost_turns import watched
-from fmtkit.converting.near_misses import likeness, spelled
+from fmtkit.converting.near_misses import SPEAKERS, likeness, speakers, spelled
 from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core.codes import WARNINGS
 from fmtkit.core.escaping import counted
@@ -37,6 +39,8 @@ WRITTEN_LIKENESS = 0.98
 NAMED, ASSUMED, UNKNOWN = "named", "assumed", "unknown"
 ASSUMPTIONS = ("unconfirmed_reply", "unjudged_replies")
 """Warnings of a converter that chose without evidence."""
+INDIFFERENT = frozenset({"no_preference"})
+"""Codes of rows that are read rightly and make nothing: a tie."""
 FEW_ROWS = 0.1
 """Share of rows up to which they do not count."""
 
@@ -69,6 +73,10 @@ class Fit:
     """Columns that the converter does not read and that could hold something to train on."""
     assumed: tuple[str, ...] = ()
     """Warnings of more than a few rows that say that the converter assumes something (`ASSUMPTIONS`)."""
+    loses_dialogs: bool = False
+    """Whether whole conversations are among the turns that it would leave unread."""
+    refused: float = 0.0
+    """Share of the rows that have the right kinds of values and are refused; a tie is none of them."""
     speakers: str = NAMED
     """Whether who speaks is said, or guessed: a list of texts does not say it."""
 
@@ -112,6 +120,11 @@ class Fit:
         return bool(self.mapping or self.options)
 
     @property
+    def has_threshold(self) -> bool:
+        """Return whether it makes labels of scores: which of them are good enough is an assumption."""
+        return "threshold" in self.converter.options
+
+    @property
     def is_written(self) -> bool:
         """Return whether it fixes the prompt's text, which a template would choose for messages."""
         return self.converter.table in WRITTEN
@@ -137,8 +150,9 @@ class Fit:
             len(self.options),
             -renamed_likeness(self.mapping) if not self.is_written else -WRITTEN_LIKENESS,
             self.sound < TRUSTED,
+            self.loses_dialogs,
             len(self.unread),
-            bool(self.assumed),
+            bool(self.assumed) or self.has_threshold,
             self.generality,
             -round(self.weight, 3),
             -round(self.sound, 2),
@@ -168,8 +182,11 @@ def fit(
     if missing or not sample:
         return Fit(converter, tuple(missing), 0.0, 0, 0.0, 0)
     shaped = [row for row in sample if not binding.judge(row)]
-    converted, unread, assumed = _convertible(binding, shaped, sample)
-    sound = converted / len(sample)
+    done = _tried(binding, shaped, sample)
+    sound = (len(shaped) - len({number for number, _ in done.bad})) / len(sample)
+    refused = {number for number, problem in done.bad if problem.code not in INDIFFERENT}
+    few = FEW_ROWS * len(shaped)
+    assumed = tuple(code for code in ASSUMPTIONS if done.warnings[code] > few)
     there = Counter(key for row in sample for key, value in row.items() if value is not None)
     used = [column.path[0] for column in binding.columns if column.path and column.top in there]
     foreign = set(there) - {column.top for column in binding.columns}
@@ -185,29 +202,35 @@ def fit(
         weight,
         len(foreign),
         share,
-        unread,
+        tuple(done.unread),
         renamed,
         chosen,
         assumed=assumed,
+        refused=len(refused) / len(sample),
+        loses_dialogs=any(
+            _is_answered(row.get(name)) for name in done.unread for row in shaped[:1]
+        ),
     )
 
 
-def _convertible(
-    binding: Binding, rows: Sequence[Row], sample: Sequence[Row]
-) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Count the rows that would convert; name the columns of turns that are not read, and what is assumed.
+def _tried(binding: Binding, rows: Sequence[Row], sample: Sequence[Row]) -> Converted:
+    """Convert the rows whose shapes are right, and look whether columns of turns are left unread.
 
     Shapes alone do not distinguish a transcript from other text.
     """
     if not rows:
-        return 0, (), ()
+        return Converted(pl.DataFrame(), [], Counter(), Counter())
     if not binding.converter.takes_rows:
         read = {column.top for column in binding.columns}
         turns = watched(sample, {*filter(None, read), *MEDIA}, late=False)
         binding = watching(binding, turns)
-    done = convert_frame(binding.frame(rows, range(len(rows))), binding)
-    assumed = (code for code in ASSUMPTIONS if done.warnings[code] > FEW_ROWS * len(rows))
-    return len(rows) - len({number for number, _ in done.bad}), tuple(done.unread), tuple(assumed)
+    return convert_frame(binding.frame(rows, range(len(rows))), binding)
+
+
+def _is_answered(value: Any) -> bool:
+    """Return whether a value is a list of messages in which somebody replies."""
+    said = speakers(value)
+    return len(said) > 1 and any(SPEAKERS.get(name.lower()) == "assistant" for name in said)
 
 
 @cache

@@ -21,6 +21,10 @@ GOLD = _words("reference ground truth gold golden expected")
 NEGATIONS = _words("non not least less never un no")
 """Words that turn what the others of a name say into the opposite."""
 SCORE_WORDS = _words("score scores rating rank reward")
+SUCCESS_WORDS = _words(
+    "passrate pass passed correct accuracy acc solve solved success successes winrate pass_rate"
+)
+"""Words in the name of a number that says how many of several replies are right, and not which."""
 TIME_WORDS = _words("date time timestamp created updated year at ts")
 """Words of a column's name that confirm what its values allow, and decide nothing alone."""
 

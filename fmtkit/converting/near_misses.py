@@ -6,14 +6,16 @@ rows before anyone sees it.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
-from fmtkit.converting.known_words import BAD, GOOD, LOWER_IS_BETTER, NEGATIONS
+from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS
 from fmtkit.converting.lost_turns import (
     LABELS,
     decoded,
@@ -22,8 +24,7 @@ from fmtkit.converting.lost_turns import (
     names_people,
     words_of,
 )
-from fmtkit.core.errors import near_match
-from fmtkit.core.message_keys import SPEAKER_KEYS
+from fmtkit.core.message_keys import REASONING_KEYS, SPEAKER_KEYS
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter
 
@@ -48,7 +49,11 @@ _SAID = frozenset({
 })  # fmt: skip
 _SPEAKING = frozenset({"user", "human", "assistant", "bot", "gpt"})
 _MESSAGES = frozenset({"message", "msg", "turn", "utterance", "text", "content", "input", "reply"})
-_GIVEN = frozenset({"context", "passage", "document", "article"})
+_GIVEN = frozenset(
+    {"context", "passage", "document", "article", "knowledge", "evidence", "paragraph", "story"}
+)
+GIVEN_WORDS = 5
+"""Words on average from which on such a column is what a question is about, and not the name of a topic."""
 SYNONYMS = (
     (0.6, _ASKED),
     (0.6, _SAID),
@@ -61,7 +66,7 @@ SYNONYMS = (
     (0.55, _ASKED | _GIVEN | {"dialogue", "post"}),
     # These say what a text is, and not what it is for: beside a question or an answer it is the other one.
     (0.5, _ASKED | {"text", "statement"}),
-    (0.5, _SAID | {"text", "code", "patch"}),
+    (0.5, _SAID | {"text", "code", "patch", "sql"}),
 )
 """Synonyms, and how similar they make two names."""
 SIDES = {
@@ -69,15 +74,26 @@ SIDES = {
     "good": 1, "liked": 1, "win": 1, "selected": 1, "picked": 1, "favored": 1,
     "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
     "loser": -1, "losing": -1, "lost": -1, "lose": -1, "negative": -1, "bad": -1, "disliked": -1,
-    "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1,
+    "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1, "hallucinated": -1, "incorrect": -1,
+    "wrong": -1, "flawed": -1, "corrupted": -1, "noisy": -1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
+LATER = frozenset({"edited", "revised", "revision", "improved", "refined", "corrected", "final"})
+"""Words of the reply that takes the place of an earlier one."""
+FIRST = frozenset({"init", "initial", "original"})
+"""Words of the question that was asked first, and of the reply that a later one takes the place of."""
+THOUGHTS = frozenset({"cot", "reasoning", "thinking", "thought", "thoughts"})
+"""Words of what was thought before a reply."""
+TRUE = frozenset({"right", "correct", "factual", "truthful"})
+"""Words of a column that is the better side beside one that is wrong, and simply the answer without one."""
 _SHORT = {
     "q": "question", "ques": "question", "a": "answer", "ans": "answer", "resp": "response",
     "instr": "instruction", "src": "source", "tgt": "target", "pos": "positive", "neg": "negative",
 }  # fmt: skip
 """Short forms of words; one letter only where it is the whole name."""
 
+MISSPELT = 0.8
+"""Similarity of the letters of a misspelt name: `repo_name` is no `response`."""
 INNER = frozenset({"text", "content", "value"})
 """Last words of keys within an object that add no meaning: `question.full_text` is the question."""
 CONTENT_KEYS = ("content", "value", "text", "message", "utterance", "body")
@@ -86,7 +102,8 @@ SPEAKERS = {
     "assistant": "assistant", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
     "chatbot": "assistant", "model": "assistant", "agent": "assistant", "chatgpt": "assistant",
     "llm": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool",
+    "observation": "tool", "tool-response": "tool", "tool_response": "tool", "tool_result": "tool",
+    "tool_output": "tool", "environment": "tool", "ipython": "tool",
 }  # fmt: skip
 """Other names for the keys and roles of messages, in lower case."""
 
@@ -195,19 +212,50 @@ def proposal(
     groups += [group for group in converter.any_of if not there.intersection(group)]
     found = dict(given)
     for group in groups:
-        best = _best(converter.columns, group, free, least=0.0)
+        best = _best(converter.columns, group, free, least=0.0) or _said_after(group, free, columns)
         if best is None or not _has_evidence(converter, *best):
             return None
         found[best[0]] = best[1]
         free.pop(best[1])
     grouped = {name for group in converter.any_of for name in group}
     optional = tuple(n for n in converter.columns if n not in converter.required | there | grouped)
-    unread = {path: held for path, held in free.items() if looks_like_turns(path, held)}
+    unread = {
+        path: held
+        for path, held in free.items()
+        if looks_like_turns(path, held) or is_given(path, held) or is_thinking(path, held)
+    }
     while optional and (best := _best(converter.columns, optional, unread, least=CLOSE)):
         found[best[0]] = best[1]
         unread.pop(best[1])
         optional = tuple(name for name in optional if name != best[0])
     return found
+
+
+def _said_after(
+    group: Sequence[str], free: Mapping[str, Sequence[Any]], columns: Mapping[str, Sequence[Any]]
+) -> tuple[str, str] | None:
+    """Return `content` as the answer beside what was thought before it, as APIs name the two."""
+    thought = any(
+        head_of(path) in REASONING_KEYS or path == "reasoning_content" for path in columns
+    )
+    is_said = thought and "answer" in group and _are_long(free.get("content", ()))
+    return ("answer", "content") if is_said else None
+
+
+def is_thinking(path: str, held: Sequence[Any]) -> bool:
+    """Return whether a column is named as what was thought before a reply, and holds texts of some words."""
+    return is_thought(path) and _are_long(held)
+
+
+def _are_long(held: Sequence[Any]) -> bool:
+    texts = [text for text in held if isinstance(text, str)]
+    words = sum(len(text.split()) for text in texts)
+    return bool(texts) and len(texts) == len(held) and words >= GIVEN_WORDS * len(texts)
+
+
+def is_given(path: str, held: Sequence[Any]) -> bool:
+    """Return whether a column is named as what a question is about, and holds texts."""
+    return _head(path.rpartition(".")[2]) in _GIVEN and _are_long(held)
 
 
 def _verdicts(sample: Sequence[Row], columns: Mapping[str, Sequence[Any]]) -> set[str]:
@@ -278,6 +326,7 @@ def _best(
         and close >= least
         and _holds(kinds[name], columns[path])
     ]
+    alike = _meant(alike)
     if not alike:
         return None if least else _dialog(kinds, names, columns)
     # Of `patch` and `test_patch` the first is the patch.
@@ -285,6 +334,27 @@ def _best(
     closest = max(rank for rank, _, _ in ranked)
     best = [(name, path) for rank, name, path in ranked if rank == closest]
     return best[0] if len({path for _, path in best}) == 1 else None
+
+
+def _meant(alike: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+    """Leave out what is not meant where there is something else: a result to compare with, an earlier reply.
+
+    Of several questions the first is meant, and of several replies the last.
+    """
+    asking = [one for one in alike if head_of(one[1]) in _ASKED]
+    wanted = FIRST if len(asking) == len(alike) else LATER
+    named = [one for one in alike if wanted & {*words_of(one[2])}]
+    if len(named) == 1 and len(alike) > 1:
+        return named
+    saying = all(head_of(name) in _SAID for _, name, _ in alike)
+    others = [one for one in alike if not GOLD & {*words_of(one[2])}]
+    return others if saying and others else alike
+
+
+def is_thought(path: str) -> bool:
+    """Return whether a column is named as what was thought before a reply: `Complex_CoT`."""
+    last = path.rpartition(".")[2]
+    return bool(THOUGHTS & {*words_of(last), *re.split(r"[^a-z]+", last.lower())})
 
 
 def _dialog(
@@ -314,8 +384,12 @@ def likeness(name: str, path: str) -> float:
     if outer and words_of(last)[-1:] and words_of(last)[-1] in INNER:
         last = outer[-1]
     ours, theirs = _singular(name), _singular(last)
+    if _marks(ours)[0] == 1 and TRUE & {*theirs}:
+        theirs = ("chosen", *(word for word in theirs if word not in TRUE))
     if not theirs or _marks(ours) != _marks(theirs):
         return 0.0
+    if head_of(name) in REASONING_KEYS or name == "reasoning_content":
+        return CLOSE if is_thought(last) else 0.0
     nested = 0.95 if outer else 1.0
     if ours == theirs:
         return nested
@@ -327,7 +401,8 @@ def likeness(name: str, path: str) -> float:
     alike = [close for close, words in SYNONYMS if {one, other} <= words]
     if alike:
         return max(alike) * nested
-    return 0.5 * nested if near_match(name, [last]) and len(name) > 4 else 0.0
+    is_misspelt = bool(get_close_matches(name, [last], cutoff=MISSPELT))
+    return 0.5 * nested if is_misspelt and len(name) > 4 else 0.0
 
 
 def asks(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,10 @@ SHOWN = 4
 """Speakers that an error names."""
 BEGINNING = 40
 """Characters of a record that an error shows."""
+LOOKED_AT = 5
+"""Rows in which parts of messages are looked for that are media."""
+SHOWN_PARTS = ("image", "audio", "video", "input_image", "input_audio")
+"""How the types of parts begin that are images, sounds or videos."""
 MANY = 3
 """Fewer values of one shape may be the columns of a row."""
 DECOMPRESSING = {".gz": "gzip -dc", ".zst": "zstd -dc"}
@@ -52,10 +56,9 @@ def unfitting(
     sample = [row for rows in samples for row in rows]
     if not sample:
         return unread(sources)
-    media = {name for row in sample for name in row if is_media(name, row[name])}
-    media -= {*image_values.COLUMNS}
+    media = _with_media(sample)
     if media:
-        return f"the rows have {', '.join(sorted(media))}: fmtkit converts text and images only"
+        return f"{media}, in a form that no type reads"
     if all(map(is_message, sample)):
         return (
             'each row is a single message: write a conversation as one row, {"messages": [...]}, '
@@ -71,10 +74,11 @@ def unfitting(
             f"{followed[0]} names the row that a row follows, so that each row is a turn of a conversation: "
             'write a conversation as one row, {"messages": [...]}'
         )
-    near = detection.nearest(sample)
+    lettered = _lettered(sample)
+    near = None if lettered else detection.nearest(sample)
     if near is not None:
         return f"no type fits; {near[0]} has the columns, but {near[1]}"
-    told = _lettered(sample) or _strangers(sample) or _transcribed(sample)
+    told = lettered or _strangers(sample) or _transcribed(sample)
     if told:
         return told
     names = dict.fromkeys(name for row in sample for name in row)
@@ -88,14 +92,39 @@ def unfitting(
     )
 
 
+def _with_media(sample: Sequence[Row]) -> str:
+    """Say which columns hold media, or in which of them messages have parts that do; else nothing."""
+    found = {name for row in sample for name in row if is_media(name, row[name])}
+    columns = sorted(found - {*image_values.COLUMNS})
+    if columns:
+        return f"the rows have {', '.join(columns)}"
+    part = next((path for row in sample[:LOOKED_AT] for path in _media_within(row)), "")
+    return part and f"the messages have media ({part})"
+
+
+def _media_within(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the parts of messages in a value that are images, sounds or videos."""
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind.startswith(SHOWN_PARTS) and len(value) > 1:
+            yield path
+        for key, item in value.items():
+            yield from _media_within(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _media_within(item, f"{path}[]")
+
+
 def _lettered(sample: Sequence[Row]) -> str:
     """Say that answers are letters of choices in another column."""
     found = choices(sample)
     if found is None:
         return ""
+    is_letter = any(isinstance(row.get(found[0]), str) for row in sample)
+    sign = "letter" if is_letter else "place"
     return (
-        f"{found[0]} holds letters of the choices in {found[1]}, and means nothing without them: write a "
-        "question that has its choices, and the answer that the letter stands for"
+        f"{found[0]} holds {sign}s of the choices in {found[1]}, and means nothing without them: write a "
+        f"question that has its choices, and the answer that the {sign} stands for"
     )
 
 

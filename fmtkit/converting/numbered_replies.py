@@ -1,8 +1,9 @@
-"""Two replies under names that differ in a number or a letter, and the columns that say which of them won.
+"""Replies under names that differ in a number or a letter, and the columns that say which of them won.
 
 `output_1`, `output_2` and `preference`: that there are two says nothing of which is better. A pair is
 proposed only where the values of a column name a side, or each side has a score; options say which value
-names which.
+names which. Three replies and more are ranked by their scores; without any they are samples, if no column
+judges them.
 """
 
 import re
@@ -32,6 +33,8 @@ WINNERS = (
 """Words in the name of a column that says which reply won, the plainest first."""
 TIES = frozenset({"tie", "ties", "tied", "both", "neither", "equal", "same", "draw", "none"})
 MOST_VOTES = 5
+SEVERAL, MOST = 3, 8
+"""Replies of a row in columns of their own that are more than two sides, and how many types take."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,60 @@ def proposals(sample: Sequence[Row]) -> Iterator[tuple[dict[str, str], dict[str,
     if len(scores) == 1:
         [one] = scores
         yield _renamed(read | {"score_a": one.names[0], "score_b": one.names[1]}), {}
+
+
+def are_judged(sample: Sequence[Row]) -> bool:
+    """Return whether a column may say which of several replies is best."""
+    columns = {
+        name: [row.get(name) for row in sample] for name in {n: 0 for r in sample for n in r}
+    }
+    return next(_ballots(columns, columns), None) is not None
+
+
+def several(sample: Sequence[Row]) -> dict[str, str] | None:
+    """Return the columns of three replies or more, and of their scores; None where there are none.
+
+    Nor where they have no score each, and another column may say which of them is best.
+    """
+    columns = {
+        name: [row.get(name) for row in sample] for name in {n: 0 for r in sample for n in r}
+    }
+    runs = [run for run in _runs(columns) if SEVERAL <= len(run) <= MOST]
+    replies = [
+        run
+        for run in runs
+        if _stems(run[0]) & REPLIES
+        and all(side_of(name) == 0 and _are_texts(columns[name]) for name in run)
+    ]
+    if len(replies) != 1:
+        return None
+    [said] = replies
+    scores = [
+        r
+        for r in runs
+        if len(r) == len(said) and _are_scores(Sides((r[0], r[-1]), ("", "")), columns)
+    ]
+    beside = {name: held for name, held in columns.items() if name not in said}
+    if not scores and next(_ballots(columns, beside), None):
+        return None
+    read = {f"response_{place}": name for place, name in enumerate(said, start=1)}
+    if len(scores) == 1:
+        read |= {f"score_{place}": name for place, name in enumerate(scores[0], start=1)}
+    return None if len(scores) > 1 else _renamed(read)
+
+
+def _runs(columns: Mapping[str, Sequence[Any]]) -> Iterator[list[str]]:
+    """Yield the columns whose names differ in a number only that counts from 0 or 1, in that order."""
+    found: dict[tuple[str, ...], dict[int, str]] = {}
+    for name in columns:
+        words = words_of(name)
+        for place in (i for i, word in enumerate(words) if word.isdigit()):
+            stem = (*words[:place], "#", *words[place + 1 :])
+            found.setdefault(stem, {})[int(words[place])] = name
+    for numbered in found.values():
+        places = sorted(numbered)
+        if places[0] in (0, 1) and places == list(range(places[0], places[0] + len(places))):
+            yield [numbered[place] for place in places]
 
 
 def _renamed(read: Mapping[str, str]) -> dict[str, str]:

@@ -51,6 +51,10 @@ MESSAGES = 400
 """Messages of a sample whose keys are judged."""
 SHOWN = 4
 """Values of a column that are shown."""
+PLACES = 9
+"""The greatest place of a choice."""
+RIGHT = frozenset({"answer", "label", "correct", "cop", "gold", "target", "key"})
+"""Words in the name of the place of the right choice."""
 LONG = 5
 """Words on average from which on texts are more than a title or a name."""
 SHORT = 0.5
@@ -177,11 +181,33 @@ def choices(sample: Sequence[Row]) -> tuple[str, str] | None:
     """
     names = dict.fromkeys(name for row in sample for name in row)
     columns = {n: [row[n] for row in sample if row.get(n) not in (None, "")] for n in names}
-    letters = [n for n, held in columns.items() if held and all(map(_is_letter, held))]
+    letters = [
+        n
+        for n, held in columns.items()
+        if held and all(map(_is_letter, held)) and _may_answer(n, held)
+    ]
+    letters += [n for n, held in columns.items() if held and _are_places(n, held)]
     listed = [n for n, held in columns.items() if held and all(map(_lists_choices, held))]
     # A table may have a column for each choice.
     listed += [n for n in ("A", "a") if {n, chr(ord(n) + 1)} <= columns.keys()]
+    stems = (n[:-1] for n in columns if n[-1:] in ("a", "A", "1"))
+    listed += [
+        stem + "a" for stem in stems if {f"{stem}{letter}" for letter in "abcd"} <= columns.keys()
+    ]
     return (letters[0], listed[0]) if letters and listed else None
+
+
+def _may_answer(name: str, held: Sequence[Any]) -> bool:
+    """Return whether letters may be answers: one letter in all rows is, where the name says so."""
+    return len(set(held)) > 1 or len(held) == 1 or bool(RIGHT & {*words_of(name)})
+
+
+def _are_places(name: str, held: Sequence[Any]) -> bool:
+    """Return whether values are the places of right choices: small numbers, named as what is right."""
+    is_place = all(
+        isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= PLACES for v in held
+    )
+    return is_place and bool(RIGHT & {*words_of(name)}) and len(set(held)) > 1
 
 
 def _is_letter(value: Any) -> bool:
