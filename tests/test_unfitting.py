@@ -216,9 +216,9 @@ def test_some_of_the_files_of_a_folder_are_named_each(tmp_path, monkeypatch):
     assert f"fmtkit convert {' '.join(names)} -t" in str(error_of(names))
 
 
-def test_pictures_within_messages_are_named_as_what_stops_the_file(tmp_path):
+def test_sounds_within_messages_are_named_as_what_stops_the_file(tmp_path):
     parts = [
-        {"type": "input_image", "image_url": "data:image/png;base64,iVBO"},
+        {"type": "input_audio", "input_audio": {"data": "UklG"}},
         {"type": "input_text", "text": "q"},
     ]
     row = {"request": {"input": [{"role": "user", "content": parts}]}, "expected": "1,2"}

@@ -330,7 +330,7 @@ def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
 def _could_be_meant(used: Sequence[BoundColumn], fault: Fault) -> bool:
     """Return whether rows may be of a type though a value is wrong: the name of one column says little."""
     is_dialog = any(isinstance(column.kind, DialogKind) for column in used)
-    return len(used) > 1 or is_dialog or fault.code != "type_error"
+    return len(used) > 1 or is_dialog or fault.code not in ("type_error", "missing_field")
 
 
 def _names_of(name: str) -> int:
