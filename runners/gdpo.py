@@ -16,5 +16,4 @@ RUNNER = Runner(
     makes_reference=True,
     group=8,
     health=HealthLimits(),
-    build="fmtkit.training.rl.online.build:build_trls_own",
 )

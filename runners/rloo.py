@@ -13,6 +13,5 @@ RUNNER = Runner(
     own=frozenset({"max_length"}),
     makes_reference=True,
     group=2,
-    build="fmtkit.training.rl.online.build:build_trls_own",
     health=HealthLimits(),
 )

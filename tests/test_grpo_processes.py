@@ -158,9 +158,9 @@ def trained(capfd, folder: Path, model: str, **keys) -> tuple[dict, list[dict]]:
 
 def test_skipping_changes_no_weight(model, tmp_path, capfd) -> None:
     rewards = {"reward_funcs": ["rewards.sometimes"]}
-    skipped, steps = trained(capfd, tmp_path / "on", model, trl=rewards)
-    off = {**rewards, "skip_zero_advantage_batches": False}
-    whole, _ = trained(capfd, tmp_path / "off", model, trl=off)
+    on = {**rewards, "skip_zero_advantage_batches": True}
+    skipped, steps = trained(capfd, tmp_path / "on", model, trl=on)
+    whole, _ = trained(capfd, tmp_path / "off", model, trl=rewards)
     assert [log.get("skipped_zero_adv_batches") for log in steps] == [None, 1.0, None, 1.0]
     assert all(value.equal(whole[name]) for name, value in skipped.items())
 

@@ -21,7 +21,6 @@ _SYNC = Runner(
     group=8,
     health=HealthLimits(),
     guessed_from=frozenset({"trl", "vllm", "nemo_gym_enabled", "verifiers"}),
-    build="fmtkit.training.rl.online.build:build_trls_own",
     variant_key="trl.backend",
 )
 
