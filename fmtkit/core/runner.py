@@ -345,5 +345,7 @@ def _with_sections(runner: Runner) -> Runner:
         except (TypeError, ValueError) as error:
             raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
     if found.for_features and plain is not None:
-        variants[TRLS_OWN] = replace(plain, sections=plain.sections | own)
+        # Setting a feature takes the other trainer, so that no key is refused for this one.
+        own |= plain.sections
+        variants[TRLS_OWN] = replace(plain, sections=own, features=found.features)
     return found
