@@ -16,7 +16,7 @@ from fmtkit.training.rl.online.build import (
     watched,
     with_server,
 )
-from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
 
 from .settings import GrpoSettings
 

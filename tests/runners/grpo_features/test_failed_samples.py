@@ -19,9 +19,9 @@ from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.rl.failed_samples import Timings, allowed
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
 from fmtkit.training.run import process
 from fmtkit.training.run import run as runs
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
 TOLERANT = RolloutSettings(max_failed_share=0.5)
 BAD = "bad"

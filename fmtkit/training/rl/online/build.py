@@ -16,11 +16,11 @@ from fmtkit.training.rl.online.keep_samples import keeper
 from fmtkit.training.rl.online.reward_watch import watch
 from fmtkit.training.rl.online.samples import FILE, SampleTable
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
-from fmtkit.training.rl.rollouts.file_sync import connect, connecting
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.loading import rollout_objects
-from fmtkit.training.rl.rollouts.server import asks_server, start_timeout
-from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+from fmtkit.training.vllm.file_sync import connect, connecting
+from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
+from fmtkit.training.vllm.server import asks_server, start_timeout
 
 
 def build_online(job: Job, parts: Parts) -> Any:
