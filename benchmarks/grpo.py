@@ -71,7 +71,7 @@ from trl import GRPOConfig
 from fmtkit.training.run import process
 process.quiet()
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 from rewards import length
 folder, steps, wait, ahead = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4] == "ahead"
 rows = [json.loads(line) for line in open(folder + "/prompts.jsonl", encoding="utf-8")]

@@ -27,22 +27,31 @@ FORMER |= {
     "fmtkit.training.config.arguments": "fmtkit.training.config.class_arguments",
     "fmtkit.training.config.imports": "fmtkit.training.config.user_objects",
     "fmtkit.training.config.problem": "fmtkit.training.config.problems",
+    "fmtkit.training.rl.http_client": "fmtkit.core.http_client",
+    "fmtkit.training.rl.rollouts.settings": "fmtkit.training.vllm.rollout_settings",
     "fmtkit.training.run.build": "fmtkit.training.building.build",
     "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",
 }
-FORMER |= {
-    f"fmtkit.training.rl.grpo{name}": f"fmtkit.{now}{name}"
-    for now, names in {
-        "training.rl.online": " checks group_rule keep_samples plan samples samples_page tool_templates",
-        "runners.grpo_features": "build dynamic_sampling replay rerolls settings trainer zero_advantage",
-        "runners.grpo": "async_build async_plan",
-    }.items()
-    for name in (f".{one}" if one else "" for one in names.split(" "))
-} | {
-    "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
-    "fmtkit.training.rl.grpo.online_dpo": "fmtkit.runners.online_dpo.trainer",
-}
+FORMER |= (
+    {
+        f"fmtkit.training.rl.grpo{name}": f"fmtkit.{now}{name}"
+        for now, names in {
+            "training.rl.online": " checks group_rule keep_samples plan samples samples_page tool_templates",
+            "runners.grpo_features": "build dynamic_sampling replay rerolls settings trainer zero_advantage",
+            "runners.grpo": "async_build async_plan",
+        }.items()
+        for name in (f".{one}" if one else "" for one in names.split(" "))
+    }
+    | {
+        f"fmtkit.training.rl.rollouts.{name}": f"fmtkit.training.vllm.{name}"
+        for name in ["file_sync", "lifeline", "lora_sync", "server"]
+    }
+    | {
+        "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
+        "fmtkit.training.rl.grpo.online_dpo": "fmtkit.runners.online_dpo.trainer",
+    }
+)
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
 
 FORMER_ATTRIBUTES = {

@@ -18,5 +18,4 @@ RUNNER = Runner(
     takes_images=True,
     mixes_images=False,
     health=HealthLimits(),
-    build="fmtkit.training.rl.online.build:build_trls_own",
 )

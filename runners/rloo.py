@@ -14,6 +14,5 @@ RUNNER = Runner(
     makes_reference=True,
     group=2,
     takes_images=True,
-    build="fmtkit.training.rl.online.build:build_trls_own",
     health=HealthLimits(),
 )

@@ -13,8 +13,8 @@ import tiny_training as tiny
 from datasets import Dataset
 from trl import GRPOConfig
 
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 GROUP = 2
 

@@ -13,8 +13,8 @@ from peft import LoraConfig
 
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 
 def main(model: str, folder: Path, port: int, ahead: bool) -> None:

@@ -11,8 +11,8 @@ pytest.importorskip("trl")
 import online_runs as online
 
 from fmtkit.training.building.callbacks import TrainingError, saving
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError
 from fmtkit.training.run import process
+from fmtkit.training.vllm.lifeline import ServerLostError
 
 BROKEN = """
 

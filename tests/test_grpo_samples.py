@@ -2,16 +2,21 @@
 
 import json
 import math
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 pytest.importorskip("trl")
 
 import online_runs as online
+import tiny_training as tiny
 
 from fmtkit.core.errors import WriteError
+from fmtkit.training import train
 from fmtkit.training.rl.online import samples, samples_page
 from fmtkit.training.rl.online.keep_samples import rows_of
 from fmtkit.training.rl.online.samples import FILE, SampleTable
@@ -214,8 +219,85 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
     assert (tmp_path / "answers.html").is_file()
 
 
+SLEEPER = '''
+
+class Bed:
+    """An environment that never answers."""
+
+    def reset(self, **row):
+        import time
+
+        time.sleep(30)
+
+    def get_reward(self):
+        return 1.0
+
+    def nap(self) -> str:
+        """Sleep a little.
+
+        Returns:
+            A dream.
+        """
+        return ""
+
+
+def own_tokens(completions, log_extra, **kwargs):
+    log_extra("tokens", [-1] * len(completions))
+    return [float(row) for row, _ in enumerate(completions)]
+'''
+
+
+@pytest.mark.parametrize("method", ["gdpo", "grpo", "rloo"])
+def test_without_a_key_of_a_feature_the_trainer_is_trls_own_class(method, model, tmp_path) -> None:
+    trainer = online.trainer_of(online.make_job(tmp_path, model, method))
+    assert type(trainer).__module__.startswith("trl.trainer.")
+    assert vars(trainer).keys() >= {"_logs", "_metrics"}
+
+
+def test_a_function_that_logs_a_column_of_the_lengths_keeps_it(model, tmp_path) -> None:
+    work = online.make_job(tmp_path, model, reward_funcs=["rewards.length", "rewards.own_tokens"])
+    file = tmp_path / "rewards.py"
+    file.write_text(file.read_text(encoding="utf-8") + SLEEPER, encoding="utf-8")
+    steps = online.steps(work)
+    told = pq.read_table(tmp_path / FILE).to_pylist()
+    assert {row["tokens"] for row in told} == {-1}
+    assert {row["cut"] for row in told} <= {True, False}
+    for name in ("rewards.length", "rewards.own_tokens"):
+        assert all(f"seconds/reward {name}/max" in log for log in steps)
+
+
+@pytest.mark.slow
+def test_an_environment_that_fails_ends_the_run_before_a_step_of_trls_own(tmp_path, capfd) -> None:
+    template = Path(find_spec("trl").origin).parent / "chat_templates" / "qwen3.jinja"
+    text = template.read_text(encoding="utf-8")
+    caller = tiny.make_model(tmp_path / "caller", template=text)
+    (tmp_path / "beds.py").write_text(SLEEPER, encoding="utf-8")
+    tiny.write_table("Prompt", tmp_path / "rows.parquet")
+    keys = {
+        **tiny.STEP,
+        "rl": "grpo",
+        "base_model": caller,
+        "output_dir": str(tmp_path / "run"),
+        "datasets": [{"path": str(tmp_path / "rows.parquet")}],
+        "max_steps": 2,
+        "trl": {
+            "environment_factory": "beds.Bed",
+            "environment_timeout": 0.2,
+            "num_generations": 2,
+            "max_completion_length": 8,
+        },
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
+    assert train(tmp_path / "run.yaml").exit_code == 1
+    said = " ".join(capfd.readouterr().err.split())
+    assert (
+        "2 of 2 samples failed, 2 of them with: environment Bed.reset took more than 0.2 s" in said
+    )
+    assert "no step was finished" in said
+
+
 def test_failed_samples_and_those_that_a_reward_calls_masked_say_why(model, tmp_path) -> None:
-    work = online.make_job(tmp_path, model)
+    work = online.make_job(tmp_path, model, max_failed_share=0.5)
     trainer = online.trainer_of(work)
     trainer.failed.reasons = ["the reward raised TimeoutError", None]
     trainer._log_completion_extra("masked", [None, "masked by the environment"])

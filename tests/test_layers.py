@@ -119,7 +119,7 @@ PACKAGES = [
 ]
 """Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
 TRAINING = [
-    *("config", "planning", "data", "vllm", "building"),
+    *("config", "planning", "data", "building", "vllm"),
     *("rl", "trained", "run", "comparing"),
 ]
 """Packages of fmtkit.training, lowest first."""

@@ -14,8 +14,8 @@ import torch
 import trl
 
 from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 AHEAD = RolloutSettings(async_prefetch=True)
 ENDING = "<|im_end|>"

@@ -16,7 +16,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.config import user_objects
 from fmtkit.training.rl.rollouts import contract, legacy, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
 GOOD = {
     "prompt_ids": [[1, 2], [3]],

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, TrainerCallback
 from fmtkit.training.rl.rollouts import producer
 from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.rl.rollouts.producer import LookAhead, Worker
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 AHEAD = RolloutSettings(async_prefetch=True)
 

@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.rl.rollouts import file_sync
-from fmtkit.training.rl.rollouts.file_sync import FileClient, WeightFiles
-from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
-from fmtkit.training.rl.rollouts.server import Server
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
+from fmtkit.training.vllm import file_sync
+from fmtkit.training.vllm.file_sync import FileClient, WeightFiles
+from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
+from fmtkit.training.vllm.server import Server
 
 
 class Reloading(vllm.Stub):

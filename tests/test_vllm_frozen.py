@@ -18,10 +18,10 @@ import vllm_stub as vllm
 from test_vllm_client import configured, packages  # noqa: F401 - a fixture
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.rollouts import lifeline
-from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError, StoppedError
-from fmtkit.training.rl.rollouts.server import Server
-from fmtkit.training.rl.rollouts.settings import read_settings
+from fmtkit.training.vllm import lifeline
+from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError, StoppedError
+from fmtkit.training.vllm.rollout_settings import read_settings
+from fmtkit.training.vllm.server import Server
 
 SERVER = """
 import os, signal, sys, time
@@ -240,8 +240,8 @@ def test_the_time_limit_is_above_nothing(tmp_path):
 def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
     code = (
         "import time\n"
-        "from fmtkit.training.rl.rollouts.lifeline import Lifeline\n"
-        "from fmtkit.training.rl.rollouts.server import Server\n"
+        "from fmtkit.training.vllm.lifeline import Lifeline\n"
+        "from fmtkit.training.vllm.server import Server\n"
         "line = Lifeline(Server('http://127.0.0.1:1'), 1, request_seconds=0.3)\n"
         "with line.watching('a transfer of weights'):\n    time.sleep(600)\n"
     )
@@ -254,8 +254,8 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
 def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
-    from fmtkit.training.rl.rollouts.lifeline import limit, limited_requests
-    from fmtkit.training.rl.rollouts.server import ServerError
+    from fmtkit.training.vllm.lifeline import limit, limited_requests
+    from fmtkit.training.vllm.server import ServerError
 
     with Served("a/m", "/health", 0) as server:
         url = f"http://127.0.0.1:{server.port}/health"

@@ -20,11 +20,11 @@ from transformers import TrainerCallback
 from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
-from fmtkit.training.rl.rollouts import server
-from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, ServerLostError
-from fmtkit.training.rl.rollouts.server import Server, ServerError
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
+from fmtkit.training.vllm import server
+from fmtkit.training.vllm.lifeline import GuardedClient, Lifeline, ServerLostError
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
+from fmtkit.training.vllm.server import Server, ServerError
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}

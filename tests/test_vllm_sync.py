@@ -12,8 +12,8 @@ import vllm_stub as vllm
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.lifeline import ServerLostError
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 
 def with_interval(model, folder, interval, **arguments):

@@ -21,7 +21,7 @@ import torch
 import trl
 
 from fmtkit.training import demo
-from fmtkit.training.rl.rollouts.server import Server
+from fmtkit.training.vllm.server import Server
 
 WHERE = os.environ.get("FMTKIT_VLLM", "")
 SECONDS = 300

@@ -191,6 +191,8 @@ class Runner:
     """Keys, sections and tables for which a fragment without a method is planned as this one."""
     build: str = ""
     """A function (job, parts) -> trainer; the one for its needs where empty."""
+    for_features: bool = False
+    """Whether TRL's own trainer trains where no key is set that only this one honours."""
     own_sampler: bool = False
     """Whether its trainer makes answers in processes of its own, by a vLLM server."""
     needs_cuda: bool = False
@@ -346,4 +348,8 @@ def _with_sections(runner: Runner) -> Runner:
             found = replace(found, **cast("dict[str, Any]", dict(one.trainers[runner.method])))
         except (TypeError, ValueError) as error:
             raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
+    if found.for_features and plain is not None:
+        # Setting a feature takes the other trainer, so that no key is refused for this one.
+        own |= plain.sections
+        variants[TRLS_OWN] = replace(plain, sections=own, features=found.features)
     return found

@@ -77,7 +77,8 @@ def text(runners: Iterable[Runner] | None = None) -> str:
 
 def _method(one: Runner) -> str:
     takes, needs = ", ".join(one.tables), ", ".join(sorted(one.needs)).replace("_", " ")
-    return f"| `{one.method}` | {takes} | `{one.trainer}` | {needs} | {one.about} |\n"
+    usual = one.variants[runner.TRLS_OWN] if one.for_features else one
+    return f"| `{one.method}` | {takes} | `{usual.trainer}` | {needs} | {one.about} |\n"
 
 
 def groups() -> dict[str, tuple[Key, ...]]:

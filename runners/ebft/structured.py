@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.training.rl.online.group_rule import check_whole_groups
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, capped
 
 from ..grpo_features.trainer import FmtkitGRPOTrainer
 from .conversation_rollout import roll_out_conversations

@@ -23,7 +23,6 @@ _SYNC = Runner(
     mixes_images=False,
     health=HealthLimits(),
     guessed_from=frozenset({"trl", "vllm", "nemo_gym_enabled", "verifiers"}),
-    build="fmtkit.training.rl.online.build:build_trls_own",
     variant_key="trl.backend",
 )
 

@@ -9,14 +9,14 @@ from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.online.build import (
     environment_of,
+    guarded_objects,
     objects_of,
     rewards_for,
     share_of,
     watched,
     with_server,
 )
-from fmtkit.training.rl.rollouts.guarded_environments import guarded
-from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
 
 from .settings import GrpoSettings
 
@@ -48,16 +48,14 @@ def online_inputs(job: Job, parts: Parts) -> dict[str, Any]:
     """Return the arguments of fmtkit's GRPO trainer: TRL's, the user's objects and our features."""
     section = job.section("rl")
     gym = environment_of(job, parts)
+    rewards = rewards_for(job, parts, gym)
     out = {
         **trainer_inputs(job, parts, load_class(parts.runner.trainer)),
-        **objects_of(job, parts),
-        "rewards": rewards_for(job, parts, gym),
+        **guarded_objects(job, parts, rewards),
+        "rewards": rewards,
         "features": read(GrpoSettings, section),
         "rollouts": read_rollouts(job.of_rollouts(), run=job.run),
     }
-    if out.get("environment_factory"):
-        timings = out["rewards"].failures.timings
-        out["environment_factory"] = guarded(out["environment_factory"], out["rollouts"], timings)
     if gym is not None:
         out["rollouts"] = replace(out["rollouts"], masked_share=share_of(section, gym))
     if gym is not None and gym.rollout is not None:

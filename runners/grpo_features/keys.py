@@ -54,6 +54,6 @@ KEYS: tuple[Key, ...] = inside(
         "skip_zero_advantage_batches",
         "bool",
         "rl",
-        "skip micro-batches without a signal; default: true",
+        "skip micro-batches without a signal; default: true where another key needs fmtkit's trainer",
     ),
 )

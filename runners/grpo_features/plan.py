@@ -22,6 +22,13 @@ def settings_of(config: Config) -> GrpoSettings:
     return read(GrpoSettings, {name: config.get(name) for name in config.settings}, "trl.")
 
 
+def features(config: Config) -> Iterator[str]:
+    """Yield what the keys of `_OWN` do not say: that batches without a signal are to be skipped."""
+    name = "trl.skip_zero_advantage_batches"
+    if config.is_true(name) and config.method() != "rloo":
+        yield name
+
+
 def whole_groups(config: Config) -> Iterator[str]:
     """Yield the keys that need all answers to a prompt in one process."""
     settings = settings_of(config)

@@ -14,13 +14,12 @@ FEATURES = TRL_FEATURES | IDLE.keys() | _OWN.keys()
 _GRPO = {
     "trainer": "fmtkit.runners.grpo_features.trainer:FmtkitGRPOTrainer",
     "trl": ">=1.16,<1.17",
-    "without": "no batch is skipped for its advantages, and a reward that fails ends the run",
+    "for_features": True,
     "features": FEATURES,
     "build": "fmtkit.runners.grpo_features.build:build_grpo",
 }
 _RLOO = _GRPO | {
     "trainer": "fmtkit.runners.grpo_features.rloo_trainer:FmtkitRLOOTrainer",
-    "without": "a reward that fails ends the run",
     "features": frozenset({"dynamic_sampling", "max_failed_share", "vllm_sync"}),
     "build": "fmtkit.runners.grpo_features.build:build_rloo",
 }

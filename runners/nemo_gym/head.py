@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import yaml
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError, near_match
-from fmtkit.training.rl import http_client
 
 RESOURCES = "resources_servers"
 AGENTS = "responses_api_agents"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.building import interrupts
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
 
 from . import head

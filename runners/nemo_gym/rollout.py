@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl import http_client
+from fmtkit.core import http_client
+from fmtkit.core.http_client import CallError
 from fmtkit.training.rl.dialogs.dialog import (
     MASKED,
     MISMATCH,
@@ -21,7 +22,6 @@ from fmtkit.training.rl.dialogs.dialog import (
 )
 from fmtkit.training.rl.dialogs.failures import Tried, tried
 from fmtkit.training.rl.failed_samples import Timings
-from fmtkit.training.rl.http_client import CallError
 from fmtkit.training.rl.rewards.calls import shown
 
 from .bodies import row_of, run_body

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
 from fmtkit.training.planning.job import Job, Source
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
 from fmtkit.training.rl.rewards import read_options
-from fmtkit.training.rl.rollouts import settings as rollouts
+from fmtkit.training.vllm import rollout_settings as rollouts
 
 from . import head
 from .head import Directory

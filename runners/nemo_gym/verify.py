@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fmtkit.training.rl import http_client
+from fmtkit.core import http_client
 from fmtkit.training.rl.dialogs.dialog import LEFT_OUT
 from fmtkit.training.rl.dialogs.failures import Tried, stop_if_none_answered, tried
 from fmtkit.training.rl.failed_samples import Failures

@@ -7,6 +7,7 @@ from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.online.build import (
     environment_of,
+    objects_of,
     rewards_for,
     share_of,
     watched,
@@ -32,3 +33,13 @@ def build_online_dpo(job: Job, parts: Parts) -> Any:
         max_failed_share=share_of(job.section("rl"), gym),
     )
     return watched(job, with_server(job, make))
+
+
+def build_trls_own(job: Job, parts: Parts) -> Any:
+    """Make TRL's own trainer with the run's rewards."""
+    trainer_class = load_class(parts.runner.trainer)
+    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
+    rewards = rewards_for(job, parts, environment_of(job, parts))
+    # Nothing leaves a failed sample out of TRL's loss.
+    rewards.end_at_a_failure()
+    return with_server(job, partial(trainer_class, **inputs, reward_funcs=rewards.waited_for))

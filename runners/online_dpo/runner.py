@@ -28,7 +28,7 @@ RUNNER = replace(
             trainer="trl.experimental.online_dpo:OnlineDPOTrainer",
             trl=">=1.8,<2",
             features=frozenset(),
-            build="fmtkit.training.rl.online.build:build_trls_own",
+            build="fmtkit.runners.online_dpo.build:build_trls_own",
         )
     },
 )

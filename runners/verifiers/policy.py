@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fmtkit.training.rl import http_client
-from fmtkit.training.rl.rollouts.server import address
-from fmtkit.training.rl.rollouts.settings import capped
+from fmtkit.core import http_client
+from fmtkit.training.vllm.rollout_settings import capped
+from fmtkit.training.vllm.server import address
 
 from .endpoint import RefusedError, Sampled
 

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.core.section import read
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
 from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
 from fmtkit.training.rl.dialogs.failures import Tried, tried
@@ -19,9 +19,9 @@ from fmtkit.training.rl.dialogs.naming import POLICY
 from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.rewards import read_options
 from fmtkit.training.rl.rewards.calls import shown
-from fmtkit.training.rl.rollouts import settings as rollouts
 from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.server import asks_server
+from fmtkit.training.vllm import rollout_settings as rollouts
+from fmtkit.training.vllm.server import asks_server
 
 from .endpoint import Conversation, Endpoint, Wording
 from .policy import OwnPolicy, ServerPolicy, generating

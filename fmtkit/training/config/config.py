@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -381,10 +381,6 @@ def _quoted(key: Key, value: object) -> str:
         if not isinstance(bare, str) and bare is not None and takes(key, bare):
             return "; it is a string there: remove the quotes"
     return ""
-
-
-def _mappings(value: object) -> Iterable[Mapping[str, object]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> tuple[Entry, ...]:

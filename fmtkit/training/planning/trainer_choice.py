@@ -85,12 +85,18 @@ def _on_trl(chosen: Runner, package: str, features: Sequence[str]) -> str:
 
 
 def runner_of(config: Config) -> Runner:
-    """Return the runner of a method: TRL's own trainer where fmtkit's does not fit and no key needs it."""
+    """Return the runner of a method: TRL's own trainer unless a key is set that needs another.
+
+    A trainer that mends what TRL's does wrong without any key gives way only where it does not fit.
+    """
     chosen = runner.find(config.method()).variant_of(config)
     own = chosen.variants.get(runner.TRLS_OWN)
-    if own is None or _fits(chosen) or chosen.features_of(config):
+    if own is None or chosen.features_of(config):
         return chosen
-    return own
+    if chosen.for_features:
+        # An environment makes the answers itself, or has samples that may fail.
+        return chosen if chosen.provided(config) else own
+    return chosen if _fits(chosen) else own
 
 
 def _fits(chosen: Runner) -> bool:
@@ -104,7 +110,7 @@ def _fits(chosen: Runner) -> bool:
 def notes(config: Config, chosen: Runner) -> list[str]:
     """Return the note on TRL's own trainer where it stands in for fmtkit's."""
     usual = runner.find(config.method()).variant_of(config)
-    if usual.variants.get(runner.TRLS_OWN) != chosen:
+    if usual.for_features or usual.variants.get(runner.TRLS_OWN) != chosen:
         return []
     name = chosen.trainer.partition(":")[2]
     package = usual.trainer.partition(":")[0].partition(".")[0]

@@ -1,1 +1,1 @@
-"""Algorithms that TRL lacks."""
+"""Rewards, rollouts and conversations of the online methods."""

@@ -184,6 +184,20 @@ class FailedSamples:
         for one in self._timings():
             yield from one.metrics()
 
+    def check(self) -> None:
+        """End the run on every process if a sample of the last batch failed on any, where none may.
+
+        For a trainer that takes no part in this: it calls it before a step is made of the batch.
+        """
+        import torch
+
+        environments = getattr(self.trainer, "environments", None) or [None]
+        self.begin()
+        unmasked = torch.zeros(1, device=self.trainer.accelerator.device)
+        self.masked(unmasked, [{}] * len(environments))
+        if hasattr(self.trainer, "_metrics"):
+            self.log_metrics()
+
     def log_metrics(self) -> None:
         """Log them as TRL's GRPO and RLOO trainers log theirs."""
         mode = "train" if self.trainer.model.training else "eval"

@@ -22,7 +22,7 @@ from fmtkit.runners.ebft.reference_sequences import Renderer, TokenSequence, wit
 from fmtkit.runners.ebft.reward_function import padded
 from fmtkit.runners.ebft.settings import read_settings
 from fmtkit.runners.ebft.structured import EBFTTrainer, generation_cap, has_turns
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, capped
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, capped
 
 TOKENIZER = word_tokenizer()
 RENDERER = Renderer(TOKENIZER, {0, 2}, 512)

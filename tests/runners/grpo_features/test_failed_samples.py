@@ -16,12 +16,13 @@ from test_grpo_trainer import GROUP, logs, make_trainer, rows
 from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.settings import GrpoSettings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl.failed_samples import Timings, allowed
+from fmtkit.training.rl import failed_samples
+from fmtkit.training.rl.failed_samples import Timings
 from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
 from fmtkit.training.rl.rollouts.guarded_environments import guarded
-from fmtkit.training.rl.rollouts.settings import RolloutSettings, read_settings
 from fmtkit.training.run import process
 from fmtkit.training.run import run as runs
+from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
 TOLERANT = RolloutSettings(max_failed_share=0.5)
 BAD = "bad"
@@ -105,7 +106,7 @@ def test_a_call_that_fails_for_a_moment_is_made_again():
     ("share", "samples", "may"), [(0, 16, 0), (0.05, 16, 1), (0.5, 16, 8), (0.25, 6, 1)]
 )
 def test_a_share_above_nothing_allows_one_at_least(share, samples, may):
-    assert allowed(share, samples) == may
+    assert failed_samples.allowed(share, samples) == may
 
 
 @pytest.mark.parametrize(

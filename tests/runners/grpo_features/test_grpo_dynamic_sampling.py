@@ -18,7 +18,7 @@ from fmtkit.runners.grpo_features.dynamic_sampling import NoSignalError, Tally, 
 from fmtkit.runners.grpo_features.settings import GrpoSettings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import saving
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 HARD = {f"w{n}" for n in range(2, 40, 2)}
 """Prompts whose answers all get one reward: every second one."""

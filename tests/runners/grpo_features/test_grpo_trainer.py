@@ -14,7 +14,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.replay import importance_ratio
 from fmtkit.runners.grpo_features.settings import GrpoSettings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 GROUP = 4
 

@@ -8,13 +8,12 @@ from contextlib import ExitStack, contextmanager, suppress
 import gym_standin as standin
 import pytest
 
-from fmtkit.core import foreign_calls
+from fmtkit.core import foreign_calls, http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.runners.nemo_gym import head
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.runners.nemo_gym.verify import Verify
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.failed_samples import Failures
 
 ROW = '{"responses_create_params":{"input":"2+2?","temperature":1.0},"answer":"4","level":0.10}'

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.runners.nemo_gym import head, launching
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.training.building import interrupts
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs import own_process
 
 TESTS = Path(__file__).parent

@@ -10,8 +10,8 @@ from peft import LoraConfig
 
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
 from fmtkit.training.run import process
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 
 def test_agents_find_each_version_of_the_adapter_under_one_name(model, tmp_path):

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from test_nemo_gym_launching import free_port
 
+from fmtkit.core import http_client
 from fmtkit.runners.nemo_gym import head, launching
 from fmtkit.runners.nemo_gym.rollout import Rollout
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.runners.nemo_gym.verify import Verify
-from fmtkit.training.rl import http_client
 
 WHERE = os.environ.get("FMTKIT_NEMO_GYM", "")
 pytestmark = [

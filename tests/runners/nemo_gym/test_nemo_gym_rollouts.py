@@ -9,12 +9,11 @@ import gym_standin as standin
 import pytest
 import tiny_training as tiny
 
-from fmtkit.core import foreign_calls
+from fmtkit.core import foreign_calls, http_client
 from fmtkit.runners.nemo_gym import head
 from fmtkit.runners.nemo_gym.rollout import Rollout, reconstruct
 from fmtkit.runners.nemo_gym.settings import ADVICE, KIND, NO_TOKENS, GymSettings
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.rl import http_client
 from fmtkit.training.rl.dialogs.dialog import COMPLETED, CUT, MISMATCH, NOTHING
 from fmtkit.training.rl.dialogs.environment import EnvReward
 from fmtkit.training.rl.rollouts.contract import problem_of

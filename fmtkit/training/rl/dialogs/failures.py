@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fmtkit.core.foreign_calls import retried
-from fmtkit.training.rl.http_client import CallError
+from fmtkit.core.http_client import CallError
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError
-from fmtkit.training.rl.rollouts.lifeline import ServerLostError
+from fmtkit.training.vllm.lifeline import ServerLostError
 
 
 class GymError(FinalRewardError, ServerLostError):

@@ -1,6 +1,7 @@
 """From a job to the trainer of an online method: its rewards, and how its answers are made."""
 
 import copy
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,38 +13,30 @@ from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs.environment import ENVIRONMENT, ExternalEnvironment
 from fmtkit.training.rl.online import tool_templates
 from fmtkit.training.rl.online.keep_samples import keeper
+from fmtkit.training.rl.online.reward_watch import watch
 from fmtkit.training.rl.online.samples import FILE, SampleTable
 from fmtkit.training.rl.rewards import Rewards, entries, read_options, rewards_of
-from fmtkit.training.rl.rollouts.file_sync import connect, connecting
+from fmtkit.training.rl.rollouts.guarded_environments import guarded
 from fmtkit.training.rl.rollouts.loading import rollout_objects
-from fmtkit.training.rl.rollouts.server import asks_server, start_timeout
-from fmtkit.training.rl.rollouts.settings import read_settings as read_rollouts
+from fmtkit.training.vllm.file_sync import connect, connecting
+from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
+from fmtkit.training.vllm.server import asks_server, start_timeout
 
 
 def build_online(job: Job, parts: Parts) -> Any:
-    """Make a trainer that takes `reward_funcs` as TRL's do, with the run's rewards."""
+    """Make TRL's trainer, or another that takes `reward_funcs` as TRL's do, with the run's rewards."""
     trainer_class = load_class(parts.runner.trainer)
-    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
     rewards = rewards_for(job, parts, environment_of(job, parts))
+    inputs = trainer_inputs(job, parts, trainer_class) | guarded_objects(job, parts, rewards)
     make = partial(trainer_class, **inputs, reward_funcs=rewards.functions)
-    return watched(job, with_server(job, make))
+    trainer = watched(job, with_server(job, make))
+    watch(trainer, rewards)
+    return trainer
 
 
 def build_sampling(job: Job, parts: Parts) -> Any:
     """Make TRL's own trainer of a method that samples answers without rewards."""
     return with_server(job, partial(build_trainer, job, parts))
-
-
-def build_trls_own(job: Job, parts: Parts) -> Any:
-    """Make TRL's own trainer with the run's rewards."""
-    trainer_class = load_class(parts.runner.trainer)
-    inputs = trainer_inputs(job, parts, trainer_class) | objects_of(job, parts)
-    rewards = rewards_for(job, parts, environment_of(job, parts))
-    # Nothing leaves a failed sample out of TRL's loss.
-    rewards.end_at_a_failure()
-    # Online DPO calls coroutine functions without awaiting them.
-    functions = rewards.waited_for
-    return with_server(job, partial(trainer_class, **inputs, reward_funcs=functions))
 
 
 def with_server(job: Job, make: Callable[[], Any]) -> Any:
@@ -59,6 +52,10 @@ def with_server(job: Job, make: Callable[[], Any]) -> Any:
 
 def watched(job: Job, trainer: Any) -> Any:
     """Let a trainer that logs its answers keep some of them in the run folder."""
+    if not hasattr(trainer, "_logs"):
+        note = "note: this version of TRL shows no answers to keep in the run folder"
+        print(note, file=sys.stderr)  # noqa: T201
+        return trainer
     trainer.add_callback(keeper(SampleTable(Path(job.run) / FILE, after=_resumed(job)), trainer))
     return trainer
 
@@ -93,6 +90,15 @@ def objects_of(job: Job, parts: Parts) -> dict[str, Any]:
     for name in tool_templates.KEYS:
         if out.get(name):
             check_tool_template(parts.tokenizer, f"trl.{name}")
+    return out
+
+
+def guarded_objects(job: Job, parts: Parts, rewards: Rewards) -> dict[str, Any]:
+    """Return the same, with environments under the time limits of the run."""
+    out, factory = objects_of(job, parts), "environment_factory"
+    if out.get(factory):
+        settings = read_rollouts(job.of_rollouts(), run=job.run)
+        out[factory] = guarded(out[factory], settings, rewards.failures.timings)
     return out
 
 

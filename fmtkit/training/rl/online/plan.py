@@ -17,7 +17,7 @@ from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.online import group_rule
 from fmtkit.training.rl.rewards import call_limits, entries
-from fmtkit.training.rl.rollouts import settings as rollouts
+from fmtkit.training.vllm import rollout_settings as rollouts
 
 
 def features(config: Config) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,11 +46,55 @@ class Cutting:
         return list(parts(batch, starts, self.groups or groups_each(len(starts), workers)))
 
 
+class Lengths:
+    """Logs each answer's length in tokens, and whether it was cut off, as columns of TRL's answers.
+
+    Once for a batch, after its last function, unless one of them logs columns of these names itself.
+    """
+
+    def __init__(self, ends: Collection[int], functions: int) -> None:
+        """Take the tokens with which a whole answer ends, and how many functions a batch is given to."""
+        self.ends = frozenset(ends)
+        self.functions = functions
+        self._completions: Any = None
+        self._left = 0
+        self._names: set[str] = set()
+
+    def noting(self, batch: Batch) -> Batch:
+        """Return a batch whose function is seen to log columns."""
+        if self._completions is not batch.completions:
+            self._completions, self._left, self._names = batch.completions, self.functions, set()
+        log_extra = batch.context.get("log_extra")
+        if log_extra is None:
+            return batch
+
+        def note(name: str, values: Sequence[Any]) -> None:
+            self._names.add(name)
+            log_extra(name, values)
+
+        return replace(batch, context={**batch.context, "log_extra": note})
+
+    def add(self, batch: Batch) -> None:
+        """Log the lengths, if this is the last function of the batch."""
+        self._left -= 1
+        answers, log_extra = batch.completion_ids, batch.context.get("log_extra")
+        if self._left or answers is None or log_extra is None:
+            return
+        columns: dict[str, list[Any]] = {
+            "tokens": [len(answer) for answer in answers],
+            "cut": [not len(answer) or answer[-1] not in self.ends for answer in answers],
+        }
+        for name in columns.keys() - self._names:
+            log_extra(name, columns[name])
+
+
 class _UserReward:
     """Base of the wrappers of a user's function: its properties, and the checks of the batch."""
 
     failures: "Failures | None" = None
     """Where samples that failed are kept for the trainer."""
+    lengths: Lengths | None = None
+    """What logs how long answers are, where the trainer does not."""
 
     def __init__(
         self, name: str, index: int, called: Called, cutting: Cutting, judged: OneBatch | None
@@ -66,6 +110,17 @@ class _UserReward:
     def is_shaping(self) -> bool:
         """Return whether the function is a shaping reward (length, repetition), not one of the outcome."""
         return bool(getattr(self.called.function, "is_shaping", False))
+
+    def batch_of(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Any] | None,
+        others: Mapping[str, Any],
+    ) -> Batch:
+        """Return the batch of one call of TRL's."""
+        batch = batch_of(prompts, completions, completion_ids, others)
+        return batch if self.lengths is None else self.lengths.noting(batch)
 
     def lost(self, batch: Batch, error: RewardError) -> list[Value]:
         """End the run on every process after an error: all of them raise it."""
@@ -83,6 +138,8 @@ class _UserReward:
             descriptions = [f"completion {shown(one)}" for one in batch.completions]
             label = f"reward {self.called.label}"
             self.failures.timings.add(label, scored.seconds, self.called.seconds, descriptions)
+        if self.lengths is not None:
+            self.lengths.add(batch)
         if self.judged is not None:
             log_metric = batch.context.get("log_metric")
             self.judged.add(self.index, batch.completions, values, log_metric)
@@ -102,7 +159,7 @@ class Reward(_UserReward):
         **others: Any,
     ) -> list[Value]:
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
-        batch = batch_of(prompts, completions, completion_ids, others)
+        batch = self.batch_of(prompts, completions, completion_ids, others)
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
         try:
@@ -125,7 +182,7 @@ class AsyncReward(_UserReward):
         **others: Any,
     ) -> list[Value]:
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
-        batch = batch_of(prompts, completions, completion_ids, others)
+        batch = self.batch_of(prompts, completions, completion_ids, others)
         cut = self.cutting.cut(batch, self.called, 1)
         try:
             scored = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))

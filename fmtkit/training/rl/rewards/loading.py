@@ -14,7 +14,7 @@ from fmtkit.training.rl.rewards.call_limits import RewardOptions, read_options
 from fmtkit.training.rl.rewards.calls import Called, check_columns
 from fmtkit.training.rl.rewards.entries import KEY, Entry, Options, check_weights, make
 from fmtkit.training.rl.rewards.entries import read as read_entries
-from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Reward, Waited
+from fmtkit.training.rl.rewards.functions import AsyncReward, Cutting, Lengths, Reward, Waited
 from fmtkit.training.rl.rewards.pool import Pool, Spec, spec_of
 from fmtkit.training.rl.rewards.verdicts import OneBatch, Value
 
@@ -56,6 +56,13 @@ class Rewards:
                 member.failures = None
         if self.judge is not None:
             self.judge.is_fatal = True
+
+    def log_lengths(self, ends: Collection[int]) -> None:
+        """Let the functions log how long answers are, and whether they end with one of these tokens."""
+        members = [member for member in self._members if not isinstance(member, str)]
+        lengths = Lengths(ends, len(members))
+        for member in members:
+            member.lengths = lengths
 
     @property
     def functions(self) -> list[Any]:

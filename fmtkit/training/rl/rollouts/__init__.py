@@ -1,10 +1,10 @@
-"""Generation of answers: rollout functions, prefetch, and the vLLM server with its weights.
+"""Generation of answers: rollout functions and prefetch; the server that it may ask is in `training.vllm`.
 
 One class is all that a trainer needs; it sits between TRL's and fmtkit's GRPO trainer:
 
     class FmtkitGRPOTrainer(RolloutTrainer): ...          # rollouts.trainer
     trainer = FmtkitGRPOTrainer(
-        rollouts=read_settings(job.of_rollouts(), run=job.run),     # rollouts.settings
+        rollouts=read_settings(job.of_rollouts(), run=job.run),     # vllm.rollout_settings
         **rollout_objects(job.section("rl"), places),           # rollouts.loading
         model=..., args=..., ...                                         # TRL's own arguments
     )
@@ -30,7 +30,7 @@ attribute `takes_rows = True`: the rows are those of its own batch, also when it
 
 Before a run, without torch: `fmtkit.training.vllm.plan` (combinations of keys), `loading.check_names`,
 `fmtkit.training.vllm.ready` (versions, GPUs). In a training process, before the model is loaded:
-`server.wait_for(job)`.
+`fmtkit.training.vllm.server.wait_for(job)`.
 A server that is gone ends in ServerLostError, which every process raises between two steps: a checkpoint is
 saved (`fmtkit.training.building.callbacks.saving`) before the run ends with exit code 1.
 

@@ -16,7 +16,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, retried, within
 from fmtkit.training.rl.failed_samples import Timings, processes
 from fmtkit.training.rl.rollouts.contract import in_one_line
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 _SHOWN_TO_MODEL = (ValueError, TypeError)
 """Errors by which an environment reports a wrong call to the model."""

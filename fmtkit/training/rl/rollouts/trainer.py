@@ -8,17 +8,17 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.rl.rollouts.contract import Rollout, check_place
 from fmtkit.training.rl.rollouts.dialogs_ahead import DialogGeneration
-from fmtkit.training.rl.rollouts.file_sync import connect, connecting
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
-from fmtkit.training.rl.rollouts.lora_sync import (
+from fmtkit.training.rl.rollouts.producer import Generation, Producer
+from fmtkit.training.rl.rollouts.sync_interval import SyncInterval
+from fmtkit.training.vllm.file_sync import connect, connecting
+from fmtkit.training.vllm.lora_sync import (
     LoraSync,
     NamedLoraSync,
     check_adapter,
 )
-from fmtkit.training.rl.rollouts.producer import Generation, Producer
-from fmtkit.training.rl.rollouts.server import address
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
-from fmtkit.training.rl.rollouts.sync_interval import SyncInterval
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
+from fmtkit.training.vllm.server import address
 
 Rows = Sequence[dict[str, Any]]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl import http_client
-from fmtkit.training.rl.rollouts.settings import read_settings
 from fmtkit.training.vllm.ready import RANGE, is_in_range
+from fmtkit.training.vllm.rollout_settings import read_settings
 
 HOST, PORT, TIMEOUT = "0.0.0.0", 8000, 240.0  # noqa: S104 - TRL's own defaults
 _ANSWER_SECONDS = 10.0

@@ -15,8 +15,8 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
-from fmtkit.training.rl.rollouts.lifeline import Lifeline, ServerLostError
-from fmtkit.training.rl.rollouts.server import Server, ServerError
+from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
+from fmtkit.training.vllm.server import Server, ServerError
 
 _UNLOAD_SECONDS = 10.0
 

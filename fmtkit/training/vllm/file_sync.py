@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
-from fmtkit.training.rl.rollouts.lifeline import GuardedClient, Lifeline, guard, limited_requests
-from fmtkit.training.rl.rollouts.lora_sync import without_weight_transfer
-from fmtkit.training.rl.rollouts.server import Server, ServerError, address
-from fmtkit.training.rl.rollouts.settings import RolloutSettings
+from fmtkit.training.vllm.lifeline import GuardedClient, Lifeline, guard, limited_requests
+from fmtkit.training.vllm.lora_sync import without_weight_transfer
+from fmtkit.training.vllm.rollout_settings import RolloutSettings
+from fmtkit.training.vllm.server import Server, ServerError, address
 
 FILE = "file"
 SHARD_BYTES = 2 << 30

@@ -20,8 +20,8 @@ from typing import Any, NoReturn, TypeVar
 from fmtkit.core.foreign_calls import Call
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError, asked_to_stop
 from fmtkit.training.building.interrupts import INTERRUPTED
-from fmtkit.training.rl.rollouts.server import Server, ServerError, address
-from fmtkit.training.rl.rollouts.settings import REQUEST_SECONDS
+from fmtkit.training.vllm.rollout_settings import REQUEST_SECONDS
+from fmtkit.training.vllm.server import Server, ServerError, address
 
 Answer = TypeVar("Answer")
 
