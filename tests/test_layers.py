@@ -106,7 +106,7 @@ def edges_anywhere() -> dict[str, set[str]]:
 
 PACKAGES = [
     ("core",),
-    ("sources", "tokenizers"),
+    ("sources", "tokenizers", "images"),
     ("columns",),
     ("reading", "formats"),
     ("converters", "targets", "rendering", "counting", "writing", "rewards"),

@@ -6,6 +6,7 @@ FmtkitError                      exit 2  base of every error that fmtkit raises 
   OptionError (ValueError)               a flag, an option of a type or a config value is not understood
   TemplateError (ValueError)             a template cannot be found, compiled or rendered at all
   TokenizerError (ValueError)            a tokenizer cannot be loaded or lacks what is asked of it
+  ImageError (ValueError)                an image is missing or cannot be read; a bad row, as a rule
   DependencyError (ImportError)          a package is missing or of a version that does not work
   OutputExistsError (FileExistsError)    the output exists already
   ForkedError (RuntimeError)             a forked process lacks the threads that read
@@ -81,6 +82,14 @@ class TemplateError(FmtkitError, ValueError):
 
 class TokenizerError(FmtkitError, ValueError):
     """A tokenizer cannot be used; the message says what it lacks."""
+
+
+class ImageError(FmtkitError, ValueError):
+    """An image is missing or cannot be read; the message says why, `code` is that of a row with it."""
+
+    def __init__(self, message: str = "", code: str = "image_unreadable") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class DependencyError(FmtkitError, ImportError):
