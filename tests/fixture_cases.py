@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fmtkit
@@ -22,7 +23,8 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import Threads
 from fmtkit.converting.pipeline import stream
 from fmtkit.converting.preparation import Job, prepare
-from fmtkit.core.tables import TABLES, written
+from fmtkit.core.image_columns import data_uri
+from fmtkit.core.tables import TABLES, has_images, written
 from fmtkit.formats import target_registry
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -81,6 +83,8 @@ def job_of(case: Case, source: Path, *, template: str | None = None, **more: Any
     """Bind a case's type to a source, as messages or rendered with a template."""
     settings, kind = case.settings | more, case.name
     if template is None:
+        if source.parent != case.source.parent and b"pictures/" in source.read_bytes():
+            settings |= {"image_folder": str(case.source.parent)}
         return prepare(open_named(str(source)), RowOptions(type=kind, **settings))
     if kind.startswith(MODEL_TEMPLATE):
         settings |= {"chat_template": template}
@@ -98,10 +102,22 @@ def run(
     warnings: Counter[str] = Counter()
     job = job_of(case, source or case.source, template=template, **more)
     for piece in stream(job, engine=Threads(1)):
-        rows += [without_nulls(row) for row in written(piece.table).to_pylist()]
+        made = written(piece.table)
+        rows += [pictured(without_nulls(row), made.schema) for row in made.to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
         warnings += piece.counts.warnings
     return Outcome(rows, rejects, dict(sorted(warnings.items())))
+
+
+def pictured(row: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Return a row with its images as texts: bytes as a data URI, a path as it is beside the source."""
+    if not has_images(schema):
+        return row
+    texts = [
+        Path(image["path"]).name if image["bytes"] is None else data_uri(image["bytes"])
+        for image in row["images"]
+    ]
+    return {**row, "images": texts}
 
 
 def without_nulls(value: Any) -> Any:

@@ -94,13 +94,31 @@ BAD = [
         None,
     ),
     ("line_too_long", "intel", INTEL, b'{"question": "' + b"x" * (20 << 20) + b'"}', None),
-    ("unsupported", "intel", INTEL, INTEL | {"images": ["a.png"]}, "images"),
+    ("unsupported", "intel", INTEL, INTEL | {"audio": ["a.wav"]}, "audio"),
+    ("image_missing", "intel", INTEL, INTEL | {"images": ["a.png"]}, "images"),
+    (
+        "image_unreadable",
+        "intel",
+        INTEL,
+        INTEL | {"image": "data:image/svg+xml;base64,PHN2Zy8+"},
+        "images",
+    ),
     (
         "unsupported",
         "argilla_chat",
         CHAT,
-        CHAT | {"chosen": [USER | {"content": [{"type": "image_url"}]}, BOT]},
+        CHAT | {"chosen": [USER | {"content": [{"type": "input_audio"}]}, BOT]},
         "chosen[0].content[0]",
+    ),
+    (
+        "image_count",
+        "argilla_chat",
+        CHAT,
+        {
+            side: [USER | {"content": [{"type": "image"}]}, reply]
+            for side, reply in (("chosen", BOT), ("rejected", OTHER))
+        },
+        "images",
     ),
     (
         "ambiguous_fields",
@@ -248,8 +266,8 @@ def test_of_several_codes_the_first_of_the_list_is_given(tmp_path):
         INTEL | {"chosen": "", "rejected": ""},
         line(INTEL | {"chosen": 5})[:-1] + b',"question":"z"}',
         line(INTEL | {"rejected": "4"})[:-1] + b',"question":"z"}',
-        line(INTEL | {"rejected": " ", "images": ["x"]})[:-1] + b',"x":1e400}',
-        line(INTEL | {"images": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"rejected": " ", "audio": ["x"]})[:-1] + b',"x":1e400}',
+        line(INTEL | {"audio": ["x"]})[:-1] + b',"x":1e400}',
         line(INTEL | {"rejected": "4"})[:-1] + b',"x":"\\ud800"}',
     ]
     codes = [verdict[1] for verdict in convert(tmp_path, rows, "intel").verdicts]

@@ -18,6 +18,7 @@ import pytest
 from fixture_cases import Case, cases, read_lines
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from image_samples import png
 
 import fmtkit
 from fmtkit.core.errors import FmtkitError, OptionError, SourceError
@@ -525,14 +526,22 @@ _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 @pytest.mark.parametrize("name", ["images", "picture"])
 @pytest.mark.parametrize("dtype", [_IMAGE, pa.list_(_IMAGE)])
 @pytest.mark.parametrize("keep", [None, "all"])
-def test_a_row_with_an_image_is_quarantined_as_one(tmp_path, name, dtype, keep):
-    image = {"bytes": b"\x89PNG\xff", "path": None}
-    table = with_column(name, [[image] if pa.types.is_list(dtype) else image, None], dtype)
-    path = as_parquet(table, tmp_path)
-    rejects: list[Any] = []
-    assert fmtkit.table(path, "intel", keep=keep, rejects=rejects).num_rows == 1
-    assert [(r.row, r.code) for r in rejects] == [(0, "unsupported")]
-    assert "object at 0x" not in str(fmtkit.inspect(path).as_dict())
+def test_a_row_with_an_image_has_it_and_one_with_a_sound_is_quarantined(
+    tmp_path, name, dtype, keep
+):
+    for data, count in ((png(), 2), (b"RIFF\0\0\0\0WAVEfmt \xff", 1)):
+        held = {"bytes": data, "path": None}
+        sound = name.replace("images", "audios") if count == 1 else name
+        table = with_column(sound, [[held] if pa.types.is_list(dtype) else held, None], dtype)
+        path = as_parquet(table, tmp_path)
+        rejects: list[Any] = []
+        made = fmtkit.table(path, "intel", keep=keep, rejects=rejects)
+        assert made.num_rows == count
+        if count == 2:
+            assert made.column("images").to_pylist() == [[held], []]
+        else:
+            assert [(r.row, r.code) for r in rejects] == [(0, "unsupported")]
+        assert "object at 0x" not in str(fmtkit.inspect(path).as_dict())
 
 
 @pytest.mark.parametrize(

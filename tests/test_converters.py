@@ -58,8 +58,11 @@ def test_a_row_with_half_a_surrogate_pair_in_a_name_is_a_bad_one(
 
 
 def test_every_case_with_dialogs_has_rendered_rows() -> None:
+    files = ("chatml.jsonl", "chatml.quarantine.jsonl")
     missing = [
-        str(case) for case in cases() if renders(case) and not case.path("chatml.jsonl").exists()
+        str(case)
+        for case in cases()
+        if renders(case) and not any(case.path(file).exists() for file in files)
     ]
     assert missing == []
 

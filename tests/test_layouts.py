@@ -613,7 +613,8 @@ def test_a_few_bad_rows_are_no_second_layout(tmp_path):
         ("", ["no rows"]),
         ("null\n", ["no row could be read", "not_an_object"]),
         ('{"a": 1}\n', ["columns are a", "--map question=COLUMN", "--plugin FILE.py"]),
-        ('{"images": ["x.png"], "b": 1}\n', ["images: fmtkit converts text only"]),
+        ('{"audio": ["x.wav"], "b": 1}\n', ["audio: fmtkit converts text and images only"]),
+        ('{"images": ["x.png"], "b": 1}\n', ["columns are images, b", "--map question=COLUMN"]),
         ('[{"role": "user", "content": "q"}]\n', ["each row is a single message"]),
         (
             '{"messages": [{"role": "narrator", "content": "q"}]}\n',

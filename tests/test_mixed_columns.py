@@ -54,7 +54,7 @@ def test_a_column_of_mixed_kinds_beside_messages_changes_nothing(tmp_path):
         (b'"meta": 1, "meta": 2', None),
         (b'"meta": 123456789012345678901234567890', None),
         (b'"chosen": ' + json.dumps(dialogs(0)["chosen"]).encode(), "duplicate_key"),
-        (b'"images": ["a.png"]', "unsupported"),
+        (b'"audio": ["a.wav"]', "unsupported"),
     ],
 )
 @pytest.mark.parametrize("first", [True, False])

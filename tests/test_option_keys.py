@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from image_samples import data_uri, png
 from runs import fmtkit, lines
 
 pytest.importorskip("trl")
@@ -81,6 +82,14 @@ CASES: dict[str, Case] = {
     "workers": Case(2, changes=False),
     "plugins": Case(["debate.py"], {"type": "debate"}, tuple(RENAMED)),
     "keep": Case(["id"]),
+    "images": Case("embed", rows=tuple({**r, "image": "pics/a.png"} for r in ROWS)),
+    "image_folder": Case("PICS", rows=tuple({**r, "image": "a.png"} for r in ROWS)),
+    "verify_images": Case(
+        True, rows=tuple({**r, "image": f"pics/{'cut' if r['id'] % 2 else 'a'}.png"} for r in ROWS)
+    ),
+    "fetch_images": Case(
+        True, rows=tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
+    ),
     "ignore": Case(["id"]),
     "allow_rendered": Case(True, rows=tuple(RENDERED)),
     "on_error": Case("skip"),
@@ -102,6 +111,9 @@ def write(folder: Path, model: str, keys_of: Mapping[str, object], case: Case) -
     folder.mkdir()
     (folder / "rows.jsonl").write_bytes(lines(case.rows))
     (folder / "debate.py").write_text(PLUGIN)
+    (folder / "pics").mkdir()
+    (folder / "pics" / "a.png").write_bytes(png(32, 24))
+    (folder / "pics" / "cut.png").write_bytes(png(32, 24)[:-40])
     entry: dict[str, object] = {"path": str(folder / "rows.jsonl"), "type": "intel"}
     whole: dict[str, object] = {"base_model": model, "rl": "dpo", "datasets": [entry]}
     whole["chat_template"] = "chatml"
@@ -119,6 +131,8 @@ def placed(value: object, folder: Path, model: str) -> object:
     """Return a value with the paths that it means."""
     if value == "MODEL":
         return model
+    if value == "PICS":
+        return str(folder / "pics")
     return [str(folder / "debate.py")] if value == ["debate.py"] else value
 
 

@@ -95,6 +95,8 @@ fmtkit calls the function after it has quarantined the rows that the layout cann
 | `system` | where system prompts may be: in any turn (`turns`), or only a non-empty one as the first turn (`first`) |
 | `json` | dotted paths of columns that hold JSON text and are written as values |
 | `calls` | how tool calls are written: `any` way, with arguments as JSON `text`, or as a `bare` list of functions |
+| `images` | where images are, if it holds them: `stored` in a column as `datasets` has them, beside contents in parts; in a column of `texts` (paths or data URIs) or of `paths` only, beside contents with `<image>`; in `parts` of the contents |
+| `image_part` | for `parts`, a function that makes the part of a path or a data URI |
 | `formats` | formats of the written files, the default first |
 | `keeps` | whether columns of `--keep` are written too |
 | `text` | whether the function takes conversations that are rendered to text |

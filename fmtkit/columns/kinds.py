@@ -44,6 +44,8 @@ class TextKind(Kind):
     """Whether it may also be a list of parts of text, which are joined; such a row is read by the strict
     parser.
     """
+    images: bool = False
+    """Whether rows may have images (`with_images`), of which a part may be one."""
     letter: ClassVar[str] = "T"
 
     @property
@@ -249,6 +251,8 @@ class DialogKind(Kind):
     call_role: str = CALL_ROLE
     names: Mapping[str, str] = field(default_factory=dict)
     """Key of a wide message -> what this source calls it, instead of the usual names."""
+    images: bool = False
+    """Whether rows may have images (`with_images`), of which a part of a content may be one."""
     nested: ClassVar[bool] = True
 
     @property
@@ -281,3 +285,18 @@ class DialogKind(Kind):
         if self.function_calls and role == self.call_role:
             return CALL_SPEAKER
         return self.roles.get(role)
+
+
+def with_images(kind: Kind) -> Kind:
+    """Return a kind whose contents may have parts that are images."""
+    if isinstance(kind, ListKind):
+        return replace(kind, item=with_images(kind.item))
+    if isinstance(kind, RecordKind):
+        return _record_with_images(kind)
+    if isinstance(kind, TreeKind):
+        return replace(kind, record=_record_with_images(kind.record))
+    return replace(kind, images=True) if isinstance(kind, DialogKind | TextKind) else kind
+
+
+def _record_with_images(kind: RecordKind) -> RecordKind:
+    return replace(kind, fields={name: with_images(one) for name, one in kind.fields.items()})

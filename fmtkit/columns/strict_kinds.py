@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
+from fmtkit.columns.image_values import UnreadableImageError, image_of_part, is_image_part
 from fmtkit.columns.kinds import (
     DialogKind,
     FlagKind,
@@ -24,7 +25,7 @@ from fmtkit.columns.kinds import (
     TreeKind,
 )
 from fmtkit.core.errors import near_match
-from fmtkit.core.message_keys import CARRIED, MEDIA_PARTS, SILENT, MessageKey
+from fmtkit.core.message_keys import CARRIED, IMAGE, MEDIA_PARTS, SILENT, MessageKey
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.marks import (
     Duplicated,
@@ -183,9 +184,9 @@ def _judge(kind: Kind, value: Any, path: str, found: Found) -> None:
 def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
     if not holds(kind, value):
         _add(found, _wrong(kind, value, path))
-    for fault in part_faults(value, path):
+    for fault in part_faults(value, path, images=kind.images):
         _add(found, fault)
-    _add(found, faults(value, path))
+    _add(found, faults(_texts_only(value) if kind.images else value, path))
 
 
 @_judge.register
@@ -293,7 +294,7 @@ def _(kind: DialogKind, value: Any, path: str, found: Found) -> None:
 
 
 def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
-    _add(found, faults(message, path))
+    _add(found, faults(_without_images(kind, message), path))
     role, here = message.get(kind.role), f"{path}.{kind.role}"
     if role is None:
         _add_absent(found, here, kind.role, message)
@@ -328,7 +329,7 @@ def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: 
     elif not isinstance(content, list):
         _add(found, _not_text(content, path))
     else:
-        for fault in part_faults(content, path):
+        for fault in part_faults(content, path, images=kind.images):
             _add(found, fault)
 
 
@@ -350,32 +351,55 @@ def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:
     return silent and message.get(kind.content) is None
 
 
+def _without_images(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with null for each of its images, whose bytes are no text."""
+    content = message.get(kind.content)
+    if not kind.images or not isinstance(content, list):
+        return message
+    return _like(message, {**message, kind.content: _texts_only(content)})
+
+
+def _texts_only(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return [None if is_image_part(part) else part for part in content]
+
+
 def _not_text(value: Any, path: str) -> Fault:
     return Fault("type_error", path, f"{path} holds {kind_of(value)}, not text")
 
 
-def part_faults(content: Any, path: str) -> list[Fault]:
+def part_faults(content: Any, path: str, *, images: bool = False) -> list[Fault]:
     """Return what is wrong with the parts of a content; of one that is not a list, nothing."""
     parts = enumerate(content) if isinstance(content, list) else ()
-    return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]")]
+    return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]", images)]
 
 
-def _part_faults(part: Any, path: str) -> list[Fault]:
+def _part_faults(part: Any, path: str, images: bool) -> list[Fault]:
     if isinstance(part, str):
         return []
     if not isinstance(part, dict):
         return [_not_text(part, path)]
     kind = part.get("type")
+    if images and is_image_part(part):
+        try:
+            image_of_part(part)
+        except UnreadableImageError:
+            why = f"{path} names an image in a way that fmtkit does not read ({', '.join(part)})"
+            return [Fault("unsupported", path, why)]
+        return []
     if isinstance(kind, str) and kind.startswith(MEDIA_PARTS):
         return [
-            Fault("unsupported", path, f"{path} is of type {kind!r}; fmtkit converts text only")
+            Fault(
+                "unsupported", path, f"{path} is of type {kind!r}, which rows of text do not hold"
+            )
         ]
     if isinstance(part.get("text"), str):
         return []
     other = kind if isinstance(kind, str) else next(iter(part), None)
     if other in (None, "text", "type"):
         return [Fault("type_error", path, f"{path} is not a text part")]
-    return [Fault("unsupported", path, f"{path} is of type {other!r}; fmtkit converts text only")]
+    return [Fault("unsupported", path, f"{path} is of type {other!r}, neither text nor an image")]
 
 
 def _judge_call(content: str, path: str, found: Found) -> None:
@@ -514,9 +538,18 @@ def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
 
 def _joined(content: Any) -> Any:
     """Return the text of a content's parts; anything but a list stays as it is."""
-    if not isinstance(content, list):
-        return content
-    return "".join(part if isinstance(part, str) else part["text"] for part in content)
+    return "".join(texts_of(content)) if isinstance(content, list) else content
+
+
+def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
+    """Return the texts of sound parts, each a string or an object with one; IMAGE for an image."""
+    return tuple(map(_text_of_part, content))
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    return IMAGE if is_image_part(part) else str(part["text"])
 
 
 def _filled(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
@@ -557,7 +590,7 @@ def _spans_of_parts(content: Any) -> str | None:
         return None
     made, at = [], 0
     for part, flag in zip(parts, flags, strict=True):
-        size = len(part if isinstance(part, str) else part["text"])
+        size = len(_text_of_part(part))
         is_trained = flag is None or bool(flag)
         if size:
             made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_trained})
@@ -654,3 +687,21 @@ def _(kind: DialogKind, value: Any) -> Iterator[Any]:
     form = form_of(value)
     for message in value if form == "messages" else [value] if form == "message" else []:
         yield message.get(kind.content)
+
+
+def has_image_part(kind: Kind, value: Any) -> bool:
+    """Return whether a part of a content in a value, which may be unsound, is an image."""
+    if isinstance(kind, ListKind):
+        return isinstance(value, list) and any(has_image_part(kind.item, item) for item in value)
+    if isinstance(kind, RecordKind):
+        inner = kind.fields.items() if isinstance(value, dict) else ()
+        return any(has_image_part(one, value.get(name)) for name, one in inner)
+    if isinstance(kind, DialogKind):
+        messages = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
+        held = (message.get(kind.content) for message in messages if isinstance(message, dict))
+        return any(
+            is_image_part(part) for parts in held if isinstance(parts, list) for part in parts
+        )
+    if isinstance(kind, TextKind) and kind.parts:
+        return isinstance(value, list) and any(map(is_image_part, value))
+    return False

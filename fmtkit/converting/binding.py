@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, filled_keys
+from fmtkit.columns import ABSENT, filled_keys, image_values
+from fmtkit.columns.image_values import RowImages
 from fmtkit.columns.kinds import (
     DialogKind,
     Kind,
@@ -21,10 +22,12 @@ from fmtkit.columns.kinds import (
     RowKind,
     TextKind,
     ToolsKind,
+    with_images,
 )
 from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.columns.strict_kinds import absent, contents, unwrapped, value_of
 from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
+from fmtkit.converting import row_images
 from fmtkit.converting.bound_column import (
     MEDIA,
     BoundColumn,
@@ -55,6 +58,8 @@ class Binding(PickledByFields):
     """Columns that no output uses but that carry turns (`fmtkit.converting.lost_turns`)."""
     carried: Mapping[str, CarriedKind] = field(default_factory=dict)
     """The same for columns that are kept implicitly, by name."""
+    images: tuple[str, ...] | None = None
+    """Columns with the images of a row, of which one counts; None where rows may not have images."""
 
     @property
     def every(self) -> tuple[BoundColumn, ...]:
@@ -105,6 +110,7 @@ class Binding(PickledByFields):
             self.converter is other.converter
             and self.options == other.options
             and self.carried == other.carried
+            and self.images == other.images
             and [column.read_from for column in self.every]
             == [column.read_from for column in other.every]
         )
@@ -118,18 +124,33 @@ class Binding(PickledByFields):
             found += kept_faults(column, row)
         found += _group_faults(self, row)
         found += [
-            Fault("unsupported", name, f"the row has {name}; fmtkit converts text only")
+            Fault(
+                "unsupported",
+                name,
+                f"the row has {name}; {row_images.refusal(name, self.converter)}",
+            )
             for name in row
-            if is_media(name, row[name])
+            if name not in self._shown and is_media(name, row[name])
         ]
+        found += row_images.faults(self.images or (), row)
         found += _ignored_faults(row, self._used)
         return sorted(found, key=lambda fault: PRECEDENCE[fault.code])
+
+    def images_of(self, row: Row) -> RowImages | None:
+        """Return the images of a sound row; None where it has none, or may have none."""
+        return None if self.images is None else row_images.of_row(self.images, self.columns, row)
+
+    @cached_property
+    def _shown(self) -> tuple[str, ...]:
+        """Return the columns of media that are images of the row."""
+        return () if self.images is None else (*self.images, image_values.REJECTED)
 
     @cached_property
     def _used(self) -> frozenset[str]:
         """Return the columns of the row that are used as a whole."""
         used = (column.path for column in (*self.columns, *self.kept))
-        return frozenset(path[0] for path in used if len(path) == 1)
+        whole = (path[0] for path in used if len(path) == 1)
+        return frozenset((*whole, *self._shown))
 
     def unwrapped(self, row: Row) -> Row:
         """Return a row with what the JSON text in its columns of lists and objects holds, parsed once."""
@@ -255,12 +276,14 @@ def bind(
     kept: Mapping[str, Kind] = {},
     watched: Mapping[str, CarriedKind] = {},
     ignored: Collection[str] = (),
+    images: tuple[str, ...] | Literal["sample"] | None = "sample",
 ) -> Binding:
     """Bind a converter to the columns that the sample's rows show.
 
     `mapping` is parameter -> dotted path, `kinds` replaces the kind of a parameter, `kept` names the
     columns that are carried through, with the kind that holds all their values, `watched` those that
-    are only compared with what is read, `ignored` optional ones that are taken for absent.
+    are only compared with what is read, `ignored` optional ones that are taken for absent, `images` those
+    with the images of rows, which the sample shows where nothing is said; None says that there are none.
     """
     columns = []
     for name, kind in converter.takes.items():
@@ -270,6 +293,10 @@ def bind(
             path = (_NOWHERE + name,)
         bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
         columns.append(bound.shaped(_shape(bound, sample)))
+    if images == "sample":
+        images = row_images.columns_of(converter, sample, mapping, ignored)
+    if images is not None:
+        columns = [replace(column, kind=with_images(column.kind)) for column in columns]
     carried = []
     # By number: a source's column may have any name, NUL in it too, which Arrow does not take from polars.
     for number, (name, kind) in enumerate(kept.items()):
@@ -277,7 +304,8 @@ def bind(
         # Media are read only by the strict parser, which reports that they are unsupported.
         shape = None if name in MEDIA else _shape(bound, sample)
         carried.append(replace(bound, name=f"__keep_{number}", shape=shape))
-    return watching(Binding(converter, tuple(columns), options, tuple(carried)), watched)
+    made = Binding(converter, tuple(columns), options, tuple(carried), images=images)
+    return watching(made, watched)
 
 
 def watching(binding: Binding, watched: Mapping[str, CarriedKind]) -> Binding:

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.columns.flat_messages import flatten, keys_of, lists_of
+from fmtkit.columns.image_values import RowImages
 from fmtkit.columns.kinds import DialogKind, TextKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.columns.typed_kinds import (
@@ -67,6 +68,7 @@ class ReadPlan(PickledByFields):
         if self.binding.converter.takes_rows:
             return ()
         used = {column.top for column in (*self.binding.columns, *self.binding.kept)}
+        used.update(self.binding.images or ())
         return tuple(name for name in self.seen if name not in used)
 
     def select(self, batch: pa.Table) -> pl.DataFrame:
@@ -105,6 +107,8 @@ class Parsed:
     fast_rows: int
     cuts: Mapping[int, Cuts] = field(default_factory=dict)
     """Record -> which of its contents came in parts; records without such are not in it."""
+    images: Mapping[int, RowImages] = field(default_factory=dict)
+    """Record -> its images; records without such are not in it."""
     filled: int = 0
     """Rows whose tools or calls had keys that only other rows of the table have."""
 
@@ -158,7 +162,15 @@ def parse_rows(records: Rows, binding: Binding) -> Parsed:
         rows = bare
     frame = binding.frame(rows, sound)
     cuts = {n: cut for n, row in zip(sound, rows, strict=True) if (cut := binding.cuts(row))}
-    return Parsed(frame, rejects, len(records), records.blank, 0, cuts, filled)
+    images = _images(zip(sound, rows, strict=True), binding)
+    return Parsed(frame, rejects, len(records), records.blank, 0, cuts, images, filled)
+
+
+def _images(rows: Iterable[tuple[int, Row]], binding: Binding) -> dict[int, RowImages]:
+    """Return the images of those sound rows that have some."""
+    if binding.images is None:
+        return {}
+    return {n: images for n, row in rows if (images := binding.images_of(row)) is not None}
 
 
 def parse_blocks(records: Sequence[Rows], plan: ReadPlan) -> list[Parsed]:
@@ -183,10 +195,12 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
         return parsed[0]
     frames, rejects, first = [], [], 0
     cuts: dict[int, Cuts] = {}
+    images: dict[int, RowImages] = {}
     for part in parsed:
         frames.append(part.frame.with_columns(pl.col("__row") + first))
         rejects += [replace(reject, row=reject.row + first) for reject in part.rejects]
         cuts |= {row + first: cut for row, cut in part.cuts.items()}
+        images |= {row + first: held for row, held in part.images.items()}
         first += part.records
     return Parsed(
         pl.concat(frames, rechunk=True),
@@ -195,6 +209,7 @@ def joined(parsed: Sequence[Parsed]) -> Parsed:
         sum(part.blank for part in parsed),
         sum(part.fast_rows for part in parsed),
         cuts,
+        images,
         sum(part.filled for part in parsed),
     )
 
@@ -312,7 +327,15 @@ def parse_records(records: Records, binding: Binding) -> Parsed:
 def _parsed(
     records: Records, frame: pl.DataFrame, judged: "_Judged", clean: int, binding: Binding
 ) -> Parsed:
-    return Parsed(frame, judged.rejects, len(records), records.blank, clean, judged.cuts(binding))
+    return Parsed(
+        frame,
+        judged.rejects,
+        len(records),
+        records.blank,
+        clean,
+        judged.cuts(binding),
+        _images(judged.sound, binding),
+    )
 
 
 def _as_converters_see(frame: pl.DataFrame, rows: np.ndarray, binding: Binding) -> pl.DataFrame:

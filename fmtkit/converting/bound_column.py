@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.columns import image_values
 from fmtkit.columns.kinds import Kind
 from fmtkit.columns.strict_kinds import absent, judge, unwrapped
 from fmtkit.sources.marks import Duplicated, Fault, Media, duplicate, marks
 
 Row = Mapping[str, Any]
-MEDIA = frozenset({"image", "images", "audio", "audios", "video", "videos"})
-"""Columns of media, which are not converted: a row with a value there is refused."""
+MEDIA = frozenset(
+    {*image_values.COLUMNS, image_values.REJECTED, "audio", "audios", "video", "videos"}
+)
+"""Columns of media: a row with a value there is refused, unless it is an image that the type carries."""
 _OBJECT = (dict, Mapping)
 """The most common types of objects first: only the check for Mapping runs Python code."""
 

@@ -5,12 +5,26 @@ column that some rows lack is null in them; a margin is 0, as without one.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import pyarrow as pa
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.tables import MESSAGE, STORED_MESSAGE, WIDE_MESSAGE
+from fmtkit.core.image_columns import type_with_parts
+from fmtkit.core.tables import (
+    MESSAGE,
+    STORED_MESSAGE,
+    WIDE_MESSAGE,
+    has_images,
+    with_images,
+    without_any_image,
+)
 
+_WIDER = {
+    MESSAGE: STORED_MESSAGE,
+    type_with_parts(MESSAGE): type_with_parts(STORED_MESSAGE),
+}
+"""A narrow message -> the wide one that holds it."""
 _WITHOUT = {"margin": 0.0}
 """Column -> what stands for its absence."""
 
@@ -20,6 +34,8 @@ def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Sche
 
     Raises OptionError where a column holds different kinds of value.
     """
+    if any(map(has_images, schemas)):
+        schemas = [*map(with_images, schemas)]
     fields: dict[str, tuple[pa.Field, str]] = {}
     for schema, name in zip(schemas, names, strict=True):
         for field in schema:
@@ -36,6 +52,8 @@ def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Sche
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with the columns of the schema, in its order and its types."""
+    if has_images(schema) and not has_images(table.schema):
+        table = without_any_image(table)
     columns = []
     for field in schema:
         if field.name in table.schema.names:
@@ -54,8 +72,9 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if pa.types.is_list(one) and pa.types.is_list(other):
         inner = _common(one.value_type, other.value_type)
         return None if inner is None else pa.list_(inner)
-    if {one, other} == {MESSAGE, STORED_MESSAGE}:
-        return STORED_MESSAGE
+    for narrow, wide in _WIDER.items():
+        if {one, other} == {narrow, wide}:
+            return wide
     if pa.types.is_nested(one) or pa.types.is_nested(other):
         return None
     if {pa.types.is_boolean(t) or pa.types.is_floating(t) for t in (one, other)} == {True}:
@@ -73,6 +92,6 @@ def _spoken(dtype: pa.DataType) -> str:
         return "text"
     if pa.types.is_list(dtype):
         return (
-            "messages" if dtype.value_type in (MESSAGE, WIDE_MESSAGE, STORED_MESSAGE) else "a list"
+            "messages" if dtype.value_type in (WIDE_MESSAGE, *chain(*_WIDER.items())) else "a list"
         )
     return str(dtype)

@@ -181,6 +181,29 @@ class RowOptions(SourceOptions):
         default=(),
         keys=("datasets.keep", "keep"),
     )
+    images: str | None = option(
+        OPTIONAL_CHOICE,
+        "Images of rows: keep (as they are stored), embed (the bytes of files too) or paths (files only).",
+        choices=("keep", "embed", "paths"),
+        keys=("datasets.images", "images"),
+    )
+    image_folder: str | None = option(
+        PATH,
+        "Folder in which the paths of images are; without it, that of the source.",
+        keys=("datasets.image_folder", "image_folder"),
+    )
+    verify_images: bool = option(
+        SWITCH,
+        "Decode every image; without it, its header is read.",
+        default=False,
+        keys=("datasets.verify_images", "verify_images"),
+    )
+    fetch_images: bool = option(
+        SWITCH,
+        "Fetch images that are URLs.",
+        default=False,
+        keys=("datasets.fetch_images", "fetch_images"),
+    )
     on_error: str = option(
         CHOICE,
         "quarantine, fail or skip bad rows.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.columns import image_values
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import Row, is_media
 from fmtkit.converting.convert_options import SourceOptions
@@ -51,9 +52,10 @@ def unfitting(
     sample = [row for rows in samples for row in rows]
     if not sample:
         return unread(sources)
-    media = sorted({name for row in sample for name in row if is_media(name, row[name])})
+    media = {name for row in sample for name in row if is_media(name, row[name])}
+    media -= {*image_values.COLUMNS}
     if media:
-        return f"the rows have {', '.join(media)}: fmtkit converts text only"
+        return f"the rows have {', '.join(sorted(media))}: fmtkit converts text and images only"
     if all(map(is_message, sample)):
         return (
             'each row is a single message: write a conversation as one row, {"messages": [...]}, '

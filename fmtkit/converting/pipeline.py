@@ -8,13 +8,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from fmtkit.columns.image_values import RowImages
 from fmtkit.converting import block_parsing, control_tokens, pairing
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.block_parsing import Parsed, ReadPlan
@@ -27,6 +28,7 @@ from fmtkit.converting.preparation import Job
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import carried
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
@@ -345,6 +347,8 @@ def _grouped(job: Job, blocks: Iterator[_Read]) -> Iterator[list[_Read]]:
         if group and not (
             own + size <= GROUP_BYTES
             and len(group) < GROUP_BLOCKS
+            # The paths of images begin at their source.
+            and (job.images is None or group[0].source == read.source)
             and job.plans[group[0].source].binding.is_like(job.plans[read.source].binding)
         ):
             yield group
@@ -382,16 +386,18 @@ def _process(
     begun = _convert(job, job.plans[source].binding, _parsed(job.plans, group, records), together)
     pairs = begun.pairs
     if pairs is None:
-        held, begun.frame = [begun.frame], begun.frame.clear()
-        frames = (held.pop() for _ in range(1))
-        return use.of_parts(begun, _rendered(job, source, frames, together, begun.cuts))
+        frames_of, begun.frame = _image_parts(job, source, begun), begun.frame.clear()
+        are_many = len(frames_of) > 1
+        frames = (frames_of.pop(0) for _ in range(len(frames_of)))
+        parts = _rendered(job, source, frames, together, begun)
+        return use.one_by_one(begun, parts) if are_many else use.of_parts(begun, parts)
     cuts = pairs.parts(BLOCK_BYTES, ROW_BYTES)
     is_large = pairs.nbytes(cuts[-1].stop) > HELD_BYTES
     if encode is None and not is_large:
         cuts = [pairing.Part(0, cuts[-1].stop)]
     lost = _lost(job, source, begun, cuts, together) if is_large else set()
     frames = (_rows_of(job, pairs, cut) for cut in cuts if cut.row not in lost)
-    parts = _rendered(job, source, frames, together, begun.cuts)
+    parts = _rendered(job, source, frames, together, begun)
     return use.one_by_one(begun, parts) if is_large else use.of_parts(begun, parts)
 
 
@@ -400,13 +406,23 @@ def _rendered(
     source: int,
     frames: Iterator[pl.DataFrame],
     records: Rows,
-    cuts: Mapping[int, Cuts],
+    begun: "_Converted",
 ) -> "Iterator[_Part]":
     """Render frames one after the other; none is held here while it is rendered."""
     for frame in frames:
         held = [frame]
         del frame
-        yield _render(job, source, held.pop(), records, cuts)
+        yield _render(job, source, held.pop(), records, begun)
+
+
+def _image_parts(job: Job, source: int, begun: "_Converted") -> list[pl.DataFrame]:
+    """Return the rows in parts whose images can be held at once: files are larger than their paths."""
+    frame = begun.frame
+    if job.images is None or not begun.images:
+        return [frame]
+    rows = frame.get_column("__row").to_numpy()
+    ends = job.images.parts(source, rows, begun.images, HELD_BYTES)
+    return [frame[first:last] for first, last in pairwise((0, *ends))]
 
 
 def _rows_of(job: Job, pairs: pairing.Paired, cut: pairing.Part) -> pl.DataFrame:
@@ -422,7 +438,7 @@ def _lost(
     found: dict[int, Reject] = {}
     for cut in cuts:
         if cut.row is not None:
-            part = _render(job, source, _rows_of(job, begun.pairs, cut), records, begun.cuts)
+            part = _render(job, source, _rows_of(job, begun.pairs, cut), records, begun)
             found |= {r.row: r for r in _one_each([*found.values(), *part.rejects])}
     begun.rejects += found.values()
     return set(found)
@@ -523,13 +539,13 @@ def _teach(job: Job, source: int, records: Records) -> None:
     parsed = block_parsing.parse_block(first, job.plans[source])
     if parsed.frame.height:
         begun = _convert(job, job.plans[source].binding, parsed, first)
-        _render(job, source, begun.frame, first, begun.cuts)
+        _render(job, source, begun.frame, first, begun)
 
 
 def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Converted, _Part]":
     """Convert the records that a layout did not fuse; without a frame if all are bad."""
     nothing = np.empty(0, np.int64)
-    begun = _Converted(pl.DataFrame(), None, [], nothing, {}, RowCounts())
+    begun = _Converted(pl.DataFrame(), None, [], nothing, {}, {}, RowCounts())
     part = _Part(fused.table.slice(0, 0), nothing, [], set(), RowCounts())
     if not len(fused.left):
         return begun, part
@@ -537,7 +553,7 @@ def _left(job: Job, source: int, records: Records, fused: Fused) -> "tuple[_Conv
     parsed = block_parsing.parse_block(picked, plan)
     if parsed.frame.height:
         begun = _convert(job, plan.binding, parsed, picked)
-        return begun, _render(job, source, begun.frame, picked, begun.cuts)
+        return begun, _render(job, source, begun.frame, picked, begun)
     begun.rejects = reconsidered(parsed.rejects, picked, plan.binding)
     return begun, part
 
@@ -592,6 +608,7 @@ class _Converted:
     without_pair: np.ndarray
     """The records of rankings that make no pair (int64)."""
     cuts: Mapping[int, Cuts]
+    images: Mapping[int, RowImages]
     counts: RowCounts
 
 
@@ -622,7 +639,7 @@ def _render(
     source: int,
     frame: pl.DataFrame,
     records: Rows,
-    cuts: Mapping[int, Cuts],
+    begun: _Converted,
 ) -> _Part:
     """Render converted rows; a row that has no text is rejected."""
     table, rows = (
@@ -634,6 +651,14 @@ def _render(
     warnings: Counter[str] = Counter()
     if job.control_tokens:
         warnings["control_tokens"] = control_tokens.count_rows(table, job.control_tokens)
+    cuts = begun.cuts
+    rejects: list[Reject] = []
+    if job.images is not None:
+        shown = job.images.apply(source, table, rows, begun.images)
+        rejects += [
+            records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in shown.failures
+        ]
+        table, rows, cuts = shown.table, rows[shown.kept], shown.cuts(rows, cuts)
     cut = (
         {place: cuts[row] for place, row in enumerate(rows.tolist()) if row in cuts} if cuts else {}
     )
@@ -642,7 +667,9 @@ def _render(
     if fusion is not None and isinstance(records, Records):
         # The rows of later blocks may take the same paths.
         fusion.take_paths()
-    rejects = [records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures]
+    rejects += [
+        records.reject(int(rows[f.row]), f.code, f.column, f.message) for f in done.failures
+    ]
     written, kept = _without(done.table, rows[done.kept], {reject.row for reject in rejects})
     return _Part(
         table=written,
@@ -764,6 +791,7 @@ def _convert(job: Job, binding: Binding, parsed: Parsed, records: Rows) -> _Conv
         rejects=[*judged, *bad],
         without_pair=without_pair,
         cuts=parsed.cuts,
+        images=parsed.images,
         counts=RowCounts(
             unpaired=unpaired,
             blank_lines=parsed.blank,
@@ -796,6 +824,9 @@ def _canonical(frame: pl.DataFrame, job: Job, binding: Binding) -> pa.Table:
     """Turn a converted frame into the canonical table, messages not yet rendered."""
     held = {carried(kept.label): kept.name for kept in binding.kept}
     schema = job.canonical
+    if job.images is not None:
+        # They come with their stage.
+        schema = schema.remove(schema.get_field_index(IMAGES))
     out = frame.select(held.get(name, name) for name in schema.names)
     table = out.to_arrow(compat_level=pl.CompatLevel.newest()).rename_columns(schema.names)
     return table.cast(schema).combine_chunks()

@@ -25,6 +25,7 @@ from fmtkit.converting import (
     detection,
     map_files,
     pairing,
+    row_images,
     type_options,
     typenames,
 )
@@ -36,6 +37,8 @@ from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.fusing import Fusion
 from fmtkit.converting.ignoring import check_ignored, without
+from fmtkit.converting.image_loading import ImageLoader
+from fmtkit.converting.image_stage import ImageStage
 from fmtkit.converting.joined_rows import ROWS, JoinedSource
 from fmtkit.converting.keeping import Kept, find_kept
 from fmtkit.converting.lost_turns import CarriedKind, watched
@@ -58,6 +61,7 @@ from fmtkit.converting.unread_columns import (
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
 from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError, near_match
+from fmtkit.core.image_columns import IMAGES_FIELD
 from fmtkit.core.tables import (
     TABLES,
     Preference,
@@ -76,6 +80,8 @@ from fmtkit.sources.source import Source
 
 AnySource = Source | TransformedSource | JoinedSource
 
+IMAGE_OPTIONS = ("images", "image_folder", "verify_images", "fetch_images")
+"""Options that say how images are read, and so that there are some."""
 CANONICAL = "passthrough"
 """The type that reads rows in TRL's formats, fmtkit's own among them."""
 _SAMPLE_BLOCKS = 16
@@ -101,6 +107,8 @@ class Job:
     """Schema of the rows before they are rendered or tokenised."""
     staged: pa.Schema
     """Schema of the tables that `stream` yields, with its carried columns still named as such."""
+    images: ImageStage | None = None
+    """How the images of rows are read; None where rows have none."""
     split: Split | None = None
     replayed: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
@@ -145,7 +153,9 @@ class Job:
     @cached_property
     def fusions(self) -> tuple[Fusion | None, ...]:
         """Return how rows of each source are fused as they are read; None where they cannot be."""
-        if not isinstance(self.text, TextStage) or self.pairs is not None or self.unpairs:
+        if not isinstance(self.text, TextStage) or self.images is not None:
+            return (None,) * len(self.plans)
+        if self.pairs is not None or self.unpairs:
             return (None,) * len(self.plans)
         plans = {id(plan): plan for plan in self.plans}
         made = {
@@ -188,7 +198,7 @@ class Job:
         stage = self.text
         if not isinstance(stage, TargetStage) or stage.target.beside is None:
             return None
-        return stage.target.beside(name, rows, tuple(stage.rows))
+        return stage.target.beside(name, rows, stage.columns)
 
     @property
     def size(self) -> int | None:
@@ -256,13 +266,21 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     if unpairs:
         table = Unpaired
     converter = converters[0]
-    written = _written_columns(name, converter, resolved[0], table, settings)
+    shown = _image_columns(name, converters, resolved, samples, settings, table)
+    written = _written_columns(
+        name, converter, resolved[0], table, settings, images=shown is not None
+    )
     check_ignored(settings, converters, resolved, [*map(_rows_of, sources, samples)])
     _check_mapped(settings, converters, sources, samples)
     found = _open_columns(converters, resolved, samples, settings)
-    kept = find_kept(sources, converters, resolved, settings.keep, written, engine, settings.ignore)
+    columns = _listed_images(converters, resolved, samples, settings)
+    unkept = (*settings.ignore, *columns)
+    kept = find_kept(sources, converters, resolved, settings.keep, written, engine, unkept)
     plans: list[ReadPlan] = []
-    for converter, options, sample in zip(converters, resolved, samples, strict=True):
+    images: Sequence[tuple[str, ...] | None] = shown or [None] * len(sources)
+    for converter, options, sample, named in zip(
+        converters, resolved, samples, images, strict=True
+    ):
         binding = bind(
             converter,
             sample,
@@ -272,6 +290,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             kept=kept.kinds,
             watched=_watched(converter, options, sample, settings, found),
             ignored=settings.ignore,
+            images=named,
         )
         earlier = plans[-1].binding if plans else None
         if earlier is not None and earlier.is_like(binding):
@@ -282,7 +301,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         plan = ReadPlan.of(binding, sample)
         # Files of the same layout share a plan, and what is learned from one applies to the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
-    canonical = _canonical_schema(converter, resolved[0], table, kept)
+    canonical = _canonical_schema(converter, resolved[0], table, kept, images=shown is not None)
     text = _stage(name, converter, table, canonical, settings)
     if not settings.allow_rendered and _renders(text, settings):
         template = text.template.name if text.template else "the model's template"
@@ -303,6 +322,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         unpairs,
         canonical,
         text.schema(canonical),
+        images=_image_stage(sources, settings) if shown is not None else None,
         open_columns=found,
         open_keys=_open_keys(
             converters, resolved, [without(rows, settings.ignore) for rows in samples], settings
@@ -411,9 +431,11 @@ def _written_columns(
     options: TypeOptions,
     table: type[Table],
     settings: RowOptions,
+    *,
+    images: bool,
 ) -> set[str]:
     """Return the columns of the rows that are written, without those that are kept."""
-    canonical = _canonical_schema(converter, options, table, Kept())
+    canonical = _canonical_schema(converter, options, table, Kept(), images=images)
     stage = _stage(name, converter, table, canonical, replace(settings, allow_loss=()))
     required = {*table.column_names()} - table.optional
     return {*stage.schema(canonical).names, *required}
@@ -728,7 +750,7 @@ def _wants_single_rows(method: str) -> bool:
 
 
 def _canonical_schema(
-    converter: Converter, options: TypeOptions, table: type[Table], kept: Kept
+    converter: Converter, options: TypeOptions, table: type[Table], kept: Kept, *, images: bool
 ) -> pa.Schema:
     """Return the schema of the rows before they are rendered."""
     # A table made from a different one has those optional columns that mean the same.
@@ -737,7 +759,73 @@ def _canonical_schema(
     if options.values.get("soft"):
         soft = pa.field("labels", pa.list_(pa.float64()))
         schema = schema.set(schema.get_field_index("labels"), soft)
-    return pa.schema([*schema, *kept.fields])
+    return pa.schema([*schema, *([IMAGES_FIELD] if images else ()), *kept.fields])
+
+
+def _image_columns(
+    name: typenames.TypeName,
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    samples: Sequence[Sequence[Row]],
+    settings: RowOptions,
+    table: type[Table],
+) -> list[tuple[str, ...]] | None:
+    """Return the columns with images of each source; None if no source has any, or the rows become text.
+
+    Raises OptionError where images are asked for, and rows of this type hold none.
+    """
+    first = converters[0]
+    wanted = [option for option in IMAGE_OPTIONS if getattr(settings, option)]
+    flag = f"--{wanted[0].replace('_', '-')}" if wanted else ""
+    if not row_images.may_have_images(first):
+        if wanted:
+            raise OptionError(f"{flag}: type {first.name} makes rows of text, which hold no images")
+        return None
+    canonical = _canonical_schema(first, resolved[0], table, Kept(), images=False)
+    form = _stage(name, first, table, canonical, replace(settings, allow_loss=())).form
+    if form != "messages":
+        if wanted:
+            raise OptionError(
+                f"{flag}: images are shown by messages, and these rows become {form}: leave the template "
+                f"out (--type {first.name})"
+            )
+        return None
+    found = [
+        row_images.columns_of(c, sample, options.mapping, settings.ignore, wanted=bool(wanted))
+        for c, options, sample in zip(converters, resolved, samples, strict=True)
+    ]
+    if all(names is None for names in found):
+        return None
+    return [names or () for names in found]
+
+
+def _listed_images(
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+    samples: Sequence[Sequence[Row]],
+    settings: RowOptions,
+) -> list[str]:
+    """Return the columns with images of all sources, which are not kept besides."""
+    found = [
+        row_images.columns_of(c, sample, options.mapping, settings.ignore)
+        for c, options, sample in zip(converters, resolved, samples, strict=True)
+    ]
+    return [name for names in found for name in names or ()]
+
+
+def _image_stage(sources: Sequence[AnySource], settings: RowOptions) -> ImageStage:
+    """Return the stage that reads the images of these sources."""
+    folders = {source.name: _folder_of(source) for source in sources}
+    loaders = {
+        folder: ImageLoader.of(folder, settings) for folder in dict.fromkeys(folders.values())
+    }
+    return ImageStage(tuple(loaders[folders[source.name]] for source in sources))
+
+
+def _folder_of(source: AnySource) -> Path:
+    """Return the folder of a source: of the current one, where it is no file."""
+    path = Path(source.name)
+    return path.absolute().parent if path.is_file() else Path.cwd()
 
 
 _PASSTHROUGH = "passthrough"

@@ -20,12 +20,14 @@ from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.shared_turns import same_dialog
 from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.strict_kinds import json_value
+from fmtkit.converting import target_images
 from fmtkit.converting.splitting import frame_of, prompt_texts
 from fmtkit.converting.text_stage import Done, RowFailure, TextStage
 from fmtkit.converting.turn_table import TurnTable
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, SYSTEM
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import (
@@ -128,7 +130,7 @@ class TargetStage(PickledByFields):
         """Return what the target makes of its table's columns."""
         taken = self.target.takes
         present = {f.name for f in self._own_fields}
-        present = {n for n in present if n not in LOSSES or n in self.target.holds}
+        present = {n for n in present - {IMAGES} if n not in LOSSES or n in self.target.holds}
         if taken is not self.table:
             present = (present - {*DIALOG_COLUMNS}) | {
                 f.name for f in fields(taken) if f.name in DIALOG_COLUMNS
@@ -150,15 +152,34 @@ class TargetStage(PickledByFields):
 
     def schema(self, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
         """Return the schema of what comes out."""
-        return pa.schema([*self._written, *(self._kept_fields if self.target.keeps else ())])
+        kept = self._kept_fields if self.target.keeps else ()
+        return pa.schema([*self._written, *self._image_fields, *kept])
+
+    @cached_property
+    def has_images(self) -> bool:
+        """Return whether the target writes images."""
+        return IMAGES in self.canonical.names and IMAGES in self.target.holds
+
+    @property
+    def _image_fields(self) -> list[pa.Field]:
+        field = target_images.field_of(self.target) if self.has_images else None
+        return [] if field is None else [field]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that the target makes, without those that are kept."""
+        return (*self.rows, *(field.name for field in self._image_fields))
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Make the target's rows; those that have no place in it are failures."""
         done = self.before.apply(table, cuts)
         applied = self._applied(done.table)
         out = _typed(applied.made, self._written)
+        places = buffers.int64s(applied.kept)
+        for entry in self._image_fields:
+            images = target_images.column(self.target, done.table.column(IMAGES).take(places))
+            out = out.append_column(entry, images)
         if self.target.keeps:
-            places = buffers.int64s(applied.kept)
             for entry in self._kept_fields:
                 column = done.table.column(entry.name)
                 whole = len(places) == len(column)
@@ -182,6 +203,7 @@ class TargetStage(PickledByFields):
         dialogs = {} if self.has_text else _dialogs(table, self._own_fields)
         if dialogs:
             dialogs = rows.adapt(dialogs, self.table)
+            dialogs = self._with_images(dialogs, table, rows)
         frame = pl.DataFrame(
             {
                 **{name: pl.from_arrow(column) for name, column in others.items()},
@@ -206,11 +228,34 @@ class TargetStage(PickledByFields):
         )
         return _Applied(made, places, sorted(found), +losses)
 
+    def _with_images(
+        self, dialogs: Mapping[str, TurnTable], table: pa.Table, rows: "_Rows"
+    ) -> dict[str, TurnTable]:
+        """Return conversations with their images as the target has them, or without."""
+        if IMAGES not in self.canonical.names:
+            return dict(dialogs)
+        images = table.column(IMAGES)
+        if not self.has_images:
+            rows.lose(IMAGES, target_images.has_some(images))
+            found = {name: target_images.without(turns) for name, turns in dialogs.items()}
+            for turns in found.values():
+                rows.refuse_blank(turns)
+            return found
+        if self.target.images == "paths":
+            why = "images that are no files; --images paths writes them as such"
+            rows.refuse(IMAGES, target_images.without_files(images), why)
+        return {
+            name: target_images.shown(self.target, turns, images, rows.refuse)
+            for name, turns in dialogs.items()
+        }
+
     def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
         """Return the columns that are not conversations; those without a place are dropped or reported."""
         out = {}
         for entry in self._own_fields:
             column = table.column(entry.name)
+            if entry.name == IMAGES:
+                continue
             if entry.name in LOSSES and entry.name not in self.target.holds:
                 rows.lose(entry.name, _there(column), LOSSES[entry.name])
             elif self.has_text or not _is_dialog(entry):
@@ -220,12 +265,19 @@ class TargetStage(PickledByFields):
             rows.lose(name, _there(table.column(entry.name)), f"the kept column {name}")
         return out
 
+    @property
+    def _json(self) -> frozenset[str]:
+        """Return the paths of JSON text: contents too, where they may be parts."""
+        if not self.has_images or self.target.images != "parts":
+            return self.target.json
+        return self.target.json | {f"{name}.content" for name in self.rows}
+
     def _schema_of(self, made: pl.DataFrame) -> pa.Schema:
         empty = made.clear().to_arrow(compat_level=pl.CompatLevel.oldest())
         marked = OPTIONAL if "jsonl" in self.target.formats else None
         return pa.schema(
             [
-                pa.field(f.name, _disk_type(f.type, f.name, self.target.json), metadata=marked)
+                pa.field(f.name, _disk_type(f.type, f.name, self._json), metadata=marked)
                 for f in empty.schema
             ]
         )
@@ -287,7 +339,7 @@ class _Rows:
         if table is Conversation and self.target.takes is Completion:
             found = self._cut(found["messages"])
         for turns in found.values():
-            self._refuse_blank(turns)
+            self.refuse_blank(turns)
         return found
 
     def _without_keys(self, turns: TurnTable) -> TurnTable:
@@ -398,7 +450,8 @@ class _Rows:
             "completion": messages.only(messages.is_last),
         }
 
-    def _refuse_blank(self, turns: TurnTable) -> None:
+    def refuse_blank(self, turns: TurnTable) -> None:
+        """Refuse rows with an empty turn."""
         empty = turns.where(is_empty(pl.col, turns.messages.columns))
         self.refuse("content", turns.rows_with(empty), "an empty turn")
 

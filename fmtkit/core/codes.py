@@ -123,7 +123,22 @@ BAD_ROWS: dict[str, Code] = {
     ),
     "unsupported": Code(
         "images, audio, video or a message field that the type cannot carry",
-        "fmtkit converts text. A row with images, audio or video is never converted without them.",
+        "fmtkit converts text, and images of conversations that stay messages (docs/images.md). A row with"
+        " audio or video is never converted without it, nor is one with images where they have no place.",
+    ),
+    "image_count": Code(
+        "a row shows more or fewer images than it has",
+        "Each `<image>` in the text of a user, or each part of type image, needs one image; images that no"
+        " text shows come first in the first turn of a user. Replies show none.",
+    ),
+    "image_missing": Code(
+        "an image that is not there",
+        "Paths begin at the folder of the source, or at `--image-folder DIR`. `--fetch-images` fetches"
+        " images that are URLs.",
+    ),
+    "image_unreadable": Code(
+        "a file or bytes that are no image, or none that a model can be shown",
+        "The message says what it is. Convert it to PNG, JPEG or WebP, or drop the row.",
     ),
     "template_error": Code(
         "the template refuses these messages, or leaves out what they say",

@@ -126,8 +126,32 @@ REASONING_KEYS = next(key.names for key in MESSAGE_KEYS if key.name == "reasonin
 """What sources and templates call the reasoning; the first is fmtkit's own."""
 FLAGS = next(key.names for key in MESSAGE_KEYS if key.name == "train")
 """Names under which sources say whether a message is trained on; the first is fmtkit's own."""
-MEDIA_PARTS = ("image", "audio", "video", "input_image", "input_audio", "file")
+IMAGE_PARTS = ("image", "input_image")
+"""Prefixes of the types of parts that are an image."""
+MEDIA_PARTS = (*IMAGE_PARTS, "audio", "video", "input_audio", "file")
 """Prefixes of the types of parts that hold no text."""
+
+
+class ImageMark(str):
+    """What stands for an image in the text of a content, until rows are written or rendered.
+
+    Unicode keeps its noncharacters for such uses inside of programs. A text that comes with one is refused
+    in rows that may have images.
+    """
+
+    __slots__ = ()
+
+
+IMAGE = ImageMark("\ufdd0")
+
+
+def in_parts(content: str) -> list[str]:
+    """Return a text in pieces: texts that are not empty, and IMAGE for each image."""
+    pieces: list[str] = []
+    for place, text in enumerate(content.split(IMAGE)):
+        pieces += [IMAGE] if place else []
+        pieces += [text] if text else []
+    return pieces
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ They are TRL's dataset types (https://huggingface.co/docs/trl/dataset_formats), 
   Reference     prompt, ground_truth, remaining_turns       ebft, structured
   Tokens        input_ids, attention_mask, labels, ...      ebft, strided
 
+Rows of conversations that may have images have a column `images` too (`fmtkit.core.image_columns`).
 A conversation (prompt, chosen, messages, ...) is a list of messages, or its text once rendered. Whether a
 message is narrow ({role, content}) or wide is fixed by the converter, never by the data; canonical rows
 that are read again have the width of their schema, if they have one.
@@ -27,6 +28,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from fmtkit.core.image_columns import (
+    IMAGES,
+    IMAGES_FIELD,
+    images_array,
+    type_with_parts,
+    with_parts,
+)
 from fmtkit.core.message_keys import MESSAGE_KEYS
 
 if TYPE_CHECKING:
@@ -77,6 +85,16 @@ SPLIT_KEY = "split key"
 """Column with the prompt of each row, where what is written no longer shows it; it is never written."""
 
 
+IMAGE_TABLES = ("Conversation", "Completion", "Prompt", "Preference", "Unpaired", "Ranking")
+"""Tables whose rows may have images: those of conversations."""
+
+
+def has_images(schema: pa.Schema) -> bool:
+    """Return whether rows have images of fmtkit's own type."""
+    index = schema.get_field_index(IMAGES)
+    return index >= 0 and bool(schema.field(index).type == IMAGES_FIELD.type)
+
+
 def carried(name: str) -> str:
     """Return the name of a carried column until it is written."""
     return CARRIED + name
@@ -94,7 +112,31 @@ def written_name(name: str) -> str:
 
 def written_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema under which rows are written."""
+    if has_images(schema):
+        schema = _shown_schema(schema)
     return pa.schema([f.with_name(written_name(f.name)) for f in schema if f.name != SPLIT_KEY])
+
+
+def with_images(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of such rows, as they are written, where they have images."""
+    if has_images(schema):
+        return schema
+    return _shown_schema(schema).append(IMAGES_FIELD)
+
+
+def without_any_image(table: pa.Table) -> pa.Table:
+    """Return written rows of text as rows with images are written: none in each."""
+    table = _shown(table)
+    return table.append_column(IMAGES_FIELD, images_array([()] * table.num_rows))
+
+
+def _shown_schema(schema: pa.Schema) -> pa.Schema:
+    shown = (f.with_type(type_with_parts(f.type)) if _is_dialog(f.name) else f for f in schema)
+    return pa.schema(shown)
+
+
+def _is_dialog(name: str) -> bool:
+    return name in DIALOG_COLUMNS or name == "replies"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -121,9 +163,22 @@ def _stored_type(dtype: pa.DataType) -> pa.DataType:
 
 def written(table: pa.Table) -> pa.Table:
     """Return rows as they are written or handed out."""
+    if has_images(table.schema):
+        table = _shown(table)
     if SPLIT_KEY in table.schema.names:
         table = table.drop_columns([SPLIT_KEY])
     return table.rename_columns([written_name(name) for name in table.schema.names])
+
+
+def _shown(table: pa.Table) -> pa.Table:
+    """Return rows with images, the contents of their messages in parts."""
+    for place, field in enumerate(table.schema):
+        if _is_dialog(field.name):
+            dtype = type_with_parts(field.type)
+            chunks = map(with_parts, table.column(place).chunks)
+            column = pa.chunked_array(list(chunks), dtype)
+            table = table.set_column(place, field.with_type(dtype), column)
+    return table
 
 
 @dataclass(frozen=True)

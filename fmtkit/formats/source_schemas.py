@@ -20,7 +20,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
     TreeKind,
 )
-from fmtkit.core.message_keys import CARRIED, MEDIA_PARTS, SILENT
+from fmtkit.core.message_keys import CARRIED, IMAGE_PARTS, MEDIA_PARTS, SILENT
 from fmtkit.formats.registry import Converter
 from fmtkit.formats.table_schemas import DRAFT
 
@@ -37,7 +37,8 @@ def source_schema(converter: Converter) -> Schema:
     grouped = {name for group in converter.any_of for name in group}
     for name, kind in converter.columns.items():
         path, required = converter.path(name).split("."), name in converter.required
-        _put(row, path, schema_of(kind, defs), required=required and name not in grouped)
+        value = _or_written(kind, schema_of(kind, defs))
+        _put(row, path, value, required=required and name not in grouped)
     groups = [
         {"anyOf": [_there(converter.path(name).split(".")) for name in group]}
         for group in converter.any_of
@@ -71,6 +72,13 @@ def _there(path: list[str], nothing: Sequence[object] = (None,)) -> Schema:
     return {"required": [first], "properties": {first: inner}}
 
 
+def _or_written(kind: Kind, value: Schema) -> Schema:
+    """Return the schema of a column, of which a list or an object may be its JSON text."""
+    if not isinstance(kind, ListKind | RecordKind):
+        return value
+    return {"anyOf": [value, {"type": "string", "pattern": r"^\s*[\[{]"}]}
+
+
 def _or_null(value: Schema) -> Schema:
     return {"anyOf": [value, NULL]} if value else {}
 
@@ -83,7 +91,8 @@ def schema_of(kind: Kind, defs: Schema) -> Schema:  # noqa: ARG001
 
 @schema_of.register
 def _(kind: TextKind, defs: Schema) -> Schema:  # noqa: ARG001
-    return {"anyOf": [{"type": "string"}, _parts()]} if kind.parts else {"type": "string"}
+    text = {"type": "string"}
+    return {"anyOf": [text, _parts(images=kind.images)]} if kind.parts else text
 
 
 @schema_of.register
@@ -156,14 +165,17 @@ def _defined(name: str, made: Schema, defs: Schema) -> Schema:
     return {"$ref": f"#/$defs/{free}"}
 
 
-def _parts() -> Schema:
-    """Return the schema of a list of parts of text."""
+def _parts(*, images: bool) -> Schema:
+    """Return the schema of a list of parts of text, or of text and images."""
     media = {"type": "string", "pattern": f"^({'|'.join(MEDIA_PARTS)})"}
     part = _object() | {"properties": {"text": {"type": "string"}, "type": {"not": media}}}
-    return {
-        "type": "array",
-        "items": {"anyOf": [{"type": "string"}, part | {"required": ["text"]}]},
-    }
+    forms: list[Schema] = [{"type": "string"}, part | {"required": ["text"]}]
+    if images:
+        named = {"type": "string", "pattern": f"^({'|'.join(IMAGE_PARTS)})"}
+        forms.append({"type": "object", "required": ["type"], "properties": {"type": named}})
+        bare = {"type": {"type": "null"}, "text": {"type": "null"}, "image": {"not": NULL}}
+        forms.append({"type": "object", "required": ["image"], "properties": bare})
+    return {"type": "array", "items": {"anyOf": forms}}
 
 
 def _message(kind: DialogKind) -> Schema:
@@ -171,7 +183,7 @@ def _message(kind: DialogKind) -> Schema:
     silent = [name for name, role in kind.roles.items() if role in SILENT]
     properties: Schema = {
         kind.role: {"enum": [*kind.roles, *calls]},
-        kind.content: {"anyOf": [{"type": "string"}, _parts(), NULL]},
+        kind.content: {"anyOf": [{"type": "string"}, _parts(images=kind.images), NULL]},
     }
     if not kind.wide:
         properties |= {name: {"enum": [None, [], ""]} for name in sorted(CARRIED)}

@@ -10,8 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import CANONICAL_ROLES, SAYING
-from fmtkit.core.tables import DIALOG_COLUMNS, SEGMENT, STORED_MESSAGE, TABLES, Table, stored_schema
+from fmtkit.core.tables import (
+    DIALOG_COLUMNS,
+    IMAGE_TABLES,
+    SEGMENT,
+    STORED_MESSAGE,
+    TABLES,
+    Table,
+    stored_schema,
+)
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -29,6 +38,7 @@ DESCRIPTIONS = {
     "nemo_gym_row": "The row of a NeMo Gym as canonical JSON text, numbers as written.",
     "nemo_gym_server": "The resources server that judges the answer.",
     "nemo_gym_agent": "The agent that runs the conversation.",
+    "images": "The images that the parts of type image show, in their order.",
     "replies": "Several replies to the prompt.",
     "scores": "A score for each reply; higher is better.",
     "segments": "Parts of a text in their order; `label` says whether a part is trained on.",
@@ -44,11 +54,36 @@ DESCRIPTIONS = {
 }
 
 
+PART_SCHEMA = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": {"enum": ["text", "image"]}, "text": {"type": ["string", "null"]}},
+    "additionalProperties": False,
+}
+"""A part of a content, in rows that may have images."""
+IMAGES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "anyOf": [
+            {"type": "string"},
+            {"type": "object", "required": ["bytes", "path"], "additionalProperties": True},
+        ]
+    },
+}
+"""Paths and data URIs in JSON lines; in other files objects of bytes and a path."""
+
+
 def message_schema() -> dict[str, Any]:
     """Return the schema of a message; keys besides role and content only where the source has them."""
     fields = [STORED_MESSAGE.field(i) for i in range(STORED_MESSAGE.num_fields)]
     properties: dict[str, Any] = {f.name: _or_null(_type(f.type)) for f in fields}
     properties["role"] = {"enum": [*CANONICAL_ROLES]}
+    properties["content"] = {
+        "anyOf": [
+            _or_null({"type": "string"}),
+            {"type": "array", "items": {"$ref": "#/$defs/part"}},
+        ]
+    }
     return {
         "type": "object",
         "required": ["role"],
@@ -66,6 +101,8 @@ def row_schema(table: type[Table]) -> dict[str, Any]:
     for name, entry in properties.items():
         if name in table.optional:
             entry.update(_or_null(entry))
+    if table.name() in IMAGE_TABLES:
+        properties[IMAGES] = {"description": DESCRIPTIONS[IMAGES], **IMAGES_SCHEMA}
     required = [name for name in table.column_names() if name not in table.optional]
     out: dict[str, Any] = {
         "$schema": DRAFT,
@@ -77,6 +114,7 @@ def row_schema(table: type[Table]) -> dict[str, Any]:
         "$defs": {
             "message": message_schema(),
             "dialog": {"type": "array", "items": {"$ref": "#/$defs/message"}},
+            "part": PART_SCHEMA,
         },
     }
     if "messages" in properties:

@@ -36,10 +36,14 @@ LOSSES: dict[str, str] = {
     "arguments": "whether the arguments of a call are an object or JSON text",
     "content": "whether a message that only calls tools has no content or an empty one",
     "margin": "by how much the chosen reply is better",
+    "images": "images",
 }
 """Field that `--allow-loss` may name, besides kept columns -> what is dropped."""
 _NAMES = {name: key.name for key in MESSAGE_KEYS for name in key.names}
 _NAMES |= {"weights": "train", "developer": "system"}
+
+
+ImageForm = Literal["stored", "texts", "paths", "parts"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Target:
     """Dotted paths of columns of JSON text, which are written as parsed values."""
     calls: Literal["any", "text", "bare"]
     """How tool calls are written: any way, with arguments as JSON text, or as a bare list of functions."""
+    images: ImageForm
+    """Where images are, if it holds them: in a column as `datasets` stores them, beside contents in parts; in
+    one of texts (paths or data URIs) or of paths only, beside contents with `<image>`; in the contents."""
+    image_part: Callable[[str], Mapping[str, Any]] | None = field(compare=False)
+    """Makes such a part of a path or a data URI."""
     formats: tuple[str, ...]
     keeps: bool
     """Whether kept columns are written too."""
@@ -128,6 +137,8 @@ def target(
     system: Literal["turns", "first"] = "turns",
     json: Iterable[str] = (),
     calls: Literal["any", "text", "bare"] = "any",
+    images: ImageForm = "texts",
+    image_part: Callable[[str], Mapping[str, Any]] | None = None,
     formats: Iterable[str] = ("jsonl",),
     keeps: bool = False,
     text: bool = False,
@@ -163,6 +174,8 @@ def target(
                 system=system,
                 json=frozenset(json),
                 calls=calls,
+                images=images,
+                image_part=image_part,
                 formats=tuple(formats),
                 keeps=keeps,
                 text=text,

@@ -171,7 +171,7 @@ def _allowed(text: str, base_folder: Path, image_folder: Path | None) -> Path:
             return path
     if outside is not None:
         raise ImageError(
-            f"{shown(text)} is outside of the source's folder; name the folder of the images",
+            f"{shown(text)} is outside of the source's folder; --image-folder names another",
             MISSING,
         )
     raise ImageError(f"there is no file {shown(text)} in {' or '.join(map(str, folders))}", MISSING)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from fmtkit.columns.strict_kinds import texts_of
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.tracing import Fault, Request
 
@@ -118,11 +119,6 @@ def in_form(message: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
     if isinstance(content, list) and form is Form.TEXT:
         return {**message, "content": "".join(texts_of(content))}
     return dict(message)
-
-
-def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
-    """Return the texts of parts, each a string or an object with one."""
-    return tuple(part if isinstance(part, str) else str(part["text"]) for part in content)
 
 
 def cuts_of(contents: Iterable[Any]) -> dict[str, tuple[str, ...]]:

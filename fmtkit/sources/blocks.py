@@ -18,7 +18,7 @@ import pyarrow as pa
 from fmtkit.core.buffers import with_leaves
 from fmtkit.core.codes import Reject
 from fmtkit.sources.canonical_json import canonical, number_of
-from fmtkit.sources.marks import MEDIA, NON_FINITE, NOT_TEXT, OVERFLOW, Fault, NotText
+from fmtkit.sources.marks import NON_FINITE, OVERFLOW, Fault, Media, NotText
 from fmtkit.sources.strict import parse
 from fmtkit.sources.structure import Lines, find_lines
 
@@ -259,7 +259,10 @@ def marked(value: Any) -> Any:
     """Convert a row of a columnar source to what the strict parser makes of a line."""
     if isinstance(value, dict):
         if value.keys() == MEDIA_FIELDS:
-            return MEDIA if any(item is not None for item in value.values()) else None
+            held, path = value["bytes"], value["path"]
+            if held is None and path is None:
+                return None
+            return Media(held if isinstance(held, bytes) else None, path and str(path))
         return {str(key): marked(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [marked(item) for item in value]
@@ -287,7 +290,7 @@ def _text_or_mark(value: bytes) -> str | NotText:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return NOT_TEXT
+        return NotText(value)
 
 
 def plain_json(value: Any) -> Any:

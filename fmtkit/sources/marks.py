@@ -31,15 +31,22 @@ class Overflow:
         return "a number beyond 64 bits"
 
 
+@dataclass(frozen=True, slots=True)
 class NotText:
-    """Mark of bytes, of a columnar source, that are not UTF-8."""
+    """Bytes of a columnar source that are not UTF-8."""
+
+    data: bytes = b""
 
     def __repr__(self) -> str:
         return "bytes that are not UTF-8"
 
 
+@dataclass(frozen=True, slots=True)
 class Media:
-    """Mark of an image or a sound of a columnar source: a struct of its bytes and its path."""
+    """An image or a sound of a columnar source: a struct of its bytes and its path."""
+
+    data: bytes | None = None
+    path: str | None = None
 
     def __repr__(self) -> str:
         return "an image or a sound"
@@ -66,8 +73,6 @@ class Duplicated(dict[str, Any]):
 NON_FINITE = NonFinite()
 OVERFLOW = Overflow(real=False)
 OVERFLOW_REAL = Overflow(real=True)
-NOT_TEXT = NotText()
-MEDIA = Media()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def _look(value: Any, way: Way, found: dict[str, Fault]) -> None:
     elif isinstance(value, NotText):
         _add(found, "invalid_utf8", way, "{} holds bytes that are not UTF-8")
     elif isinstance(value, Media):
-        _add(found, "unsupported", way, "{} holds an image or a sound; fmtkit converts text only")
+        _add(found, "unsupported", way, "{} holds an image or a sound, where the type takes text")
 
 
 def _look_at_members(value: dict[str, Any], way: Way, found: dict[str, Fault]) -> None:

@@ -32,6 +32,13 @@ def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
     return LINES, "\n".join(lines) + "\n"
 
 
+def part(image: str) -> dict[str, str]:
+    """Return the part of a content that is an image."""
+    if image.startswith("data:"):
+        return {"type": "image", "base64": image.partition(",")[2]}
+    return {"type": "image", "path": image}
+
+
 @target(
     reads="chat_template",
     holds=(
@@ -45,7 +52,10 @@ def datasets(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, str]:
         "reasoning_content",
         "train",
         "train_detail",
+        "images",
     ),
+    images="parts",
+    image_part=part,
     json=("tools", "messages.tool_calls", "messages.train_detail"),
     calls="text",
     beside=datasets,

@@ -29,8 +29,9 @@ def dataset_info(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, s
 
 @target(
     reads="sharegpt",
-    holds=("system", "turns", "tools", "tool_calls"),
+    holds=("system", "turns", "tools", "tool_calls", "images"),
     calls="bare",
+    images="paths",
     beside=dataset_info,
 )
 def chat(table: Conversation) -> Rows:
@@ -39,7 +40,12 @@ def chat(table: Conversation) -> Rows:
     return {"conversations": sharegpt(turns), "tools": table.tools}
 
 
-@target(reads="sharegpt_preference", holds=("system", "turns"), beside=dataset_info)
+@target(
+    reads="sharegpt_preference",
+    holds=("system", "turns", "images"),
+    images="paths",
+    beside=dataset_info,
+)
 def preference(table: Preference) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
     return {
@@ -49,7 +55,7 @@ def preference(table: Preference) -> Rows:
     }
 
 
-@target(reads="sharegpt", holds=("system", "turns"), beside=dataset_info)
+@target(reads="sharegpt", holds=("system", "turns", "images"), images="paths", beside=dataset_info)
 def unpaired(table: Unpaired) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
     turns = whole(table.prompt, must_be_one_message(table.completion))

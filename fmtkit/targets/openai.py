@@ -5,11 +5,28 @@ from fmtkit.core.tables import Conversation
 from fmtkit.formats.target_registry import Rows, target
 
 
+def part(image: str) -> dict[str, object]:
+    """Return the part of a content that is an image."""
+    return {"type": "image_url", "image_url": {"url": image}}
+
+
 @target(
     reads="openai",
-    holds=("system", "developer", "turns", "tools", "tool_calls", "tool_call_id", "name", "train"),
+    holds=(
+        "system",
+        "developer",
+        "turns",
+        "tools",
+        "tool_calls",
+        "tool_call_id",
+        "name",
+        "train",
+        "images",
+    ),
     json=("tools", "messages.tool_calls"),
     calls="text",
+    images="parts",
+    image_part=part,
 )
 def chat(table: Conversation) -> Rows:
     """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""

@@ -5,7 +5,7 @@ from fmtkit.core.tables import Conversation
 from fmtkit.formats.target_registry import Rows, target
 
 
-@target(reads="sharegpt", holds=("system", "turns", "tools", "tool_calls"), calls="bare")
+@target(reads="sharegpt", holds=("system", "turns", "tools", "tool_calls", "images"), calls="bare")
 def chat(table: Conversation) -> Rows:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, ShareGPT format."""
     return {"conversations": sharegpt(must_have_reply(table.messages)), "tools": table.tools}

@@ -20,7 +20,9 @@ held = partial(
         "name",
         "reasoning_content",
         "margin",
+        "images",
     ),
+    images="stored",
     json=(
         "tools",
         "messages.tool_calls",

@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 
 from fmtkit.core import buffers, plugins
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.core.image_columns import FEATURES, IMAGES, image_texts
+from fmtkit.core.tables import has_images
 from fmtkit.writing import json_lines
 from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file, with_more
 
@@ -52,6 +54,10 @@ class Encoded:
 def encode_json_lines(table: pa.Table, compression: str) -> Encoded:
     """Encode rows as JSON lines, which are never compressed."""
     del compression
+    if has_images(table.schema):
+        place = table.schema.get_field_index(IMAGES)
+        texts = image_texts(buffers.whole(table.column(IMAGES)))
+        table = table.set_column(place, IMAGES, texts)
     return Encoded("jsonl", table.num_rows, tuple(map(json_lines.encode, pieces(table))))
 
 
@@ -295,7 +301,10 @@ def compression_of(format: str, wanted: str | None = None) -> str:
 def encode(table: pa.Table, format: Format, compression: str) -> Encoded:
     """Encode all rows; metadata of the schema is left out, that of the fields is kept.
 
+    Of images it says what `datasets` is to make of them.
+
     Raises:
         WriteError: if the format cannot hold a value (JSON has no NaN and no dates).
     """
-    return format.encode(table.replace_schema_metadata(None).combine_chunks(), compression)
+    shown = {"huggingface": FEATURES} if has_images(table.schema) else None
+    return format.encode(table.replace_schema_metadata(shown).combine_chunks(), compression)
