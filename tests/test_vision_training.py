@@ -21,7 +21,7 @@ from PIL import Image
 
 import fmtkit
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.building import build, images_seen, processors, vision_parts
+from fmtkit.training.building import build, image_lengths, images_seen, processors, vision_parts
 from fmtkit.training.data import image_rows
 from fmtkit.training.planning import job
 from fmtkit.training.planning import plan as planning
@@ -326,13 +326,61 @@ def test_a_template_that_writes_no_image_ends_the_run(vision_model: Models, tmp_
         images_seen.check(trainer, parts.train)
 
 
-def test_a_length_that_cuts_an_image_ends_the_run_with_its_key(
+def test_a_length_that_cuts_every_image_ends_the_run_with_its_key(
     vision_model: Models, tmp_path: Path
 ) -> None:
     work = make_job(tmp_path, vision_model("llava"), "sft", sequence_len=10)
+    with pytest.raises(OptionError, match="sequence_len: no row has at most 10 tokens"):
+        build.parts_of(work, [])
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "grpo"])
+@pytest.mark.parametrize("family", vision.FAMILIES)
+def test_the_tokens_of_a_row_are_those_of_its_batch(
+    family: str, method: str, vision_model: Models, tmp_path: Path
+) -> None:
+    work = make_job(tmp_path, vision_model(family), method, images=EACH)
     trainer, parts = trainer_of(work)
-    with pytest.raises(OptionError, match="sequence_len"):
-        images_seen.check(trainer, parts.train)
+    measure = image_lengths.Measure(work, parts.processor)
+    assert measure._rule is not None
+    for number in range(len(parts.train)):
+        drawn = parts.train[number]
+        inputs = images_seen._inputs(trainer, [copy.deepcopy(drawn)])
+        length = max(map(len, images_seen._rows(inputs["input_ids"])))
+        stored = [{"bytes": _stored(image), "path": None} for image in drawn["images"]]
+        counted = measure.length({**drawn, "images": stored})
+        # TRL renders a prompt of GRPO with the beginning of the answer, which is its first tokens.
+        assert counted == length
+
+
+def _stored(image: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def test_rows_that_are_longer_with_their_images_are_left_out_and_counted(
+    vision_model: Models, tmp_path: Path
+) -> None:
+    # LLaVA's tiny images are 16 tokens each: rows with two are longer than rows with one or none.
+    whole = build.parts_of(make_job(tmp_path / "a", vision_model("llava"), "dpo"), [])
+    assert not whole.notes
+    fewer = build.parts_of(
+        make_job(tmp_path / "b", vision_model("llava"), "dpo", sequence_len=56), []
+    )
+    assert len(fewer.train) == 7
+    assert all(len(fewer.train[n]["images"]) < 2 for n in range(7))
+    (note,) = fewer.notes
+    assert note.startswith("1 of 8 rows have more than 56 tokens with their images")
+
+
+@pytest.mark.parametrize("given", [{}, {"size": 16}, {"size": (10, 30)}, {"most": 200}])
+@pytest.mark.parametrize("shape", [(40, 20), (7, 90), (300, 300)])
+def test_the_size_that_is_counted_is_the_size_that_an_image_gets(
+    given: dict[str, Any], shape: tuple[int, int]
+) -> None:
+    size = image_rows.ImageSize(**given)
+    assert size.apply(Image.new("RGB", shape)).size == size.result(*shape)
 
 
 def test_grpo_refuses_rows_without_images_among_others(

@@ -13,7 +13,7 @@ from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.runner import Head, Runner, find
-from fmtkit.training.building import on_demand, processors, vision_parts
+from fmtkit.training.building import image_lengths, on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
 from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.planning import at_hand, freezing, images
@@ -172,6 +172,10 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     if processor is not None:
         for rows in filter(None, (loaded, evaluation)):
             image_rows.check(rows, runner)
+        loaded, evaluation = (
+            image_lengths.within(rows, job, processor, notes.append)
+            for rows in (loaded, evaluation)
+        )
         prepare = partial(image_rows.for_trainer, size=image_rows.ImageSize.of(job))
     # TRL prepares no row that has images before a batch draws it.
     waits = processor is None and (

@@ -5,7 +5,8 @@ without them, too.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from fmtkit.core.errors import FmtkitError, OptionError
@@ -89,13 +90,12 @@ def _has_no_image_token(processor: Any, inputs: Mapping[str, Any]) -> bool:
     named = getattr(tokenizer, "image_token", None)
     tokens = {token, tokenizer.convert_tokens_to_ids(named) if isinstance(named, str) else None}
     known = tokens - {None}
-    return bool(known) and known.isdisjoint(_ids(inputs["input_ids"]))
+    return bool(known) and known.isdisjoint(chain.from_iterable(_rows(inputs["input_ids"])))
 
 
-def _ids(value: Any) -> Iterator[int]:
-    rows = value.tolist() if hasattr(value, "tolist") else value
-    for row in rows:
-        yield from row
+def _rows(value: Any) -> list[list[int]]:
+    rows: list[list[int]] = value.tolist() if hasattr(value, "tolist") else value
+    return rows
 
 
 def _same(one: object, other: object) -> bool:

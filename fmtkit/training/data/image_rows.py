@@ -110,14 +110,23 @@ class ImageSize:
             image = ImageOps.pad(image.convert("RGB"), square, method=method, color=(0, 0, 0))
         elif self.size is not None and image.size != self.size:
             image = image.resize(self.size, method)
+        wanted = self._bounded(*image.size)
+        return image if image.size == wanted else image.resize(wanted, method)
+
+    def result(self, width: int, height: int) -> tuple[int, int]:
+        """Return the width and height to which an image of this size is brought."""
+        if isinstance(self.size, int):
+            width = height = self.size
+        elif self.size is not None:
+            width, height = self.size
+        return self._bounded(width, height)
+
+    def _bounded(self, width: int, height: int) -> tuple[int, int]:
         for limit, is_beyond in ((self.most, int.__gt__), (self.least, int.__lt__)):
-            pixels = image.width * image.height
-            if limit is not None and is_beyond(pixels, limit):
-                factor = math.sqrt(limit / pixels)
-                image = image.resize(
-                    (max(1, int(image.width * factor)), max(1, int(image.height * factor))), method
-                )
-        return image
+            if limit is not None and is_beyond(width * height, limit):
+                factor = math.sqrt(limit / (width * height))
+                width, height = max(1, int(width * factor)), max(1, int(height * factor))
+        return width, height
 
 
 def for_trainer(rows: Any, size: ImageSize) -> Any:
@@ -137,11 +146,11 @@ def _drawn(batch: Mapping[str, list[Any]], *, size: ImageSize) -> dict[str, list
         out[COLUMN] = [[size.apply(image) for image in row or ()] for row in out[COLUMN]]
     for name in DIALOG_COLUMNS:
         if name in out:
-            out[name] = [_without_nulls(messages) for messages in out[name]]
+            out[name] = [without_nulls(messages) for messages in out[name]]
     return out
 
 
-def _without_nulls(messages: Any) -> Any:
+def without_nulls(messages: Any) -> Any:
     """Return messages whose parts have no null: templates and TRL take a key that is there for a value."""
     if not isinstance(messages, list):
         return messages
