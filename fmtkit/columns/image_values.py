@@ -23,6 +23,8 @@ class RowImages:
 
     listed: tuple[Media, ...] = ()
     parts: tuple[tuple[Media, ...], ...] = ()
+    are_shown: bool = False
+    """Whether parts of contents say where images are."""
     is_marked: bool = False
     """Whether a text has the character that stands for an image (`core.message_keys.IMAGE`)."""
 

@@ -25,8 +25,9 @@ from fmtkit.columns.typed_kinds import (
     may_carry,
     read,
 )
+from fmtkit.converting import row_images
 from fmtkit.converting.binding import Binding
-from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.lost_turns import CarriedKind, carried
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
@@ -218,27 +219,39 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
     """Take the columns of a batch as they are; None if each row must be examined."""
     binding = plan.binding
     batch = _without_nulls(batch, binding)
+    images = row_images.of_batch(binding.images, batch)
+    if images is None:
+        return None
+    batch = batch.drop_columns([*images.columns])
+    if not _fits_columns(batch, binding):
+        return None
+    count = batch.num_rows
+    return Parsed(plan.select(batch), [], count, 0, count, images=images.of_rows())
+
+
+def _fits_columns(batch: pa.Table, binding: Binding) -> bool:
+    """Return whether the types of a batch say of each value in use what it is."""
     names = set(batch.schema.names)
     if any(holds_media(entry.type) for entry in batch.schema):
-        return None
+        return False
     if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
-        return None
-    for column in (*binding.columns, *binding.kept):
-        if column.path[0] not in names:
-            continue
-        if len(column.path) > 1 or column.shape is None or column.kind.open:
-            return None
-        dtype = batch.schema.field(column.path[0]).type
-        if not _fits(dtype, arrow_type(column.kind, column.shape)):
-            return None
-        if isinstance(column.kind, DialogKind) and may_carry(dtype, column.kind.row_path):
-            return None
-        values = batch.column(column.path[0]).chunks
-        if any(doubts(column.kind, chunk, column.shape) for chunk in values):
-            return None
-        if column.kind.nested and any(map(holds_strange_numbers, values)):
-            return None
-    return Parsed(plan.select(batch), [], batch.num_rows, 0, batch.num_rows)
+        return False
+    columns = (*binding.columns, *binding.kept)
+    return all(_fits_column(batch, c) for c in columns if c.path[0] in names)
+
+
+def _fits_column(batch: pa.Table, column: BoundColumn) -> bool:
+    if len(column.path) > 1 or column.shape is None or column.kind.open:
+        return False
+    dtype = batch.schema.field(column.path[0]).type
+    if not _fits(dtype, arrow_type(column.kind, column.shape)):
+        return False
+    if isinstance(column.kind, DialogKind) and may_carry(dtype, column.kind.row_path):
+        return False
+    values = batch.column(column.path[0]).chunks
+    if any(doubts(column.kind, chunk, column.shape) for chunk in values):
+        return False
+    return not (column.kind.nested and any(map(holds_strange_numbers, values)))
 
 
 def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:

@@ -88,9 +88,8 @@ class Places:
 
     def check(self, row: int, given: RowImages | None) -> Sequence[Media] | Problem:
         """Return the images of a row in the order of their places, or what is wrong."""
-        if given is None:
-            given = RowImages(is_marked=bool(self.marked[row]))
-        if given.is_marked:
+        given = given or RowImages()
+        if given.is_marked or (self.marked[row] and not given.are_shown):
             return Problem(
                 self.column, "a text has the character U+FDD0, by which images are marked"
             )
@@ -153,8 +152,8 @@ def _images(count: int) -> str:
 
 def _occurrences(texts: pa.StringArray, mark: str) -> Int64s:
     """Count how often a mark occurs in each text."""
-    counts: Int64s = buffers.integers(pc.count_substring(texts, mark).fill_null(0).cast(pa.int64()))
-    return counts
+    counts = pc.count_substring(texts, mark).cast(pa.int64())
+    return np.where(buffers.validity(counts), buffers.integers(counts), 0)
 
 
 def _in_column(column: pa.ChunkedArray) -> Int64s:

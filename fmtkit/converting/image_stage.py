@@ -38,11 +38,10 @@ class Shown:
                 continue
             flat = flatten(self.table.column(name))
             contents = keys_of(flat.messages)["content"]
-            shown = pc.match_substring(contents, IMAGE).fill_null(pa.scalar(False))
-            places = np.flatnonzero(buffers.truths(shown))
-            for place, text in zip(
-                places.tolist(), contents.filter(shown).to_pylist(), strict=True
-            ):
+            shown = buffers.truths(pc.match_substring(contents, IMAGE))
+            places = np.flatnonzero(shown)
+            texts = contents.take(buffers.int64s(places)).to_pylist()
+            for place, text in zip(places.tolist(), texts, strict=True):
                 record = int(records[self.kept[flat.rows[place]]])
                 found[record] = {**found.get(record, {}), text: tuple(in_parts(text))}
         return found

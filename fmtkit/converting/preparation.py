@@ -777,7 +777,7 @@ def _image_columns(
     first = converters[0]
     wanted = [option for option in IMAGE_OPTIONS if getattr(settings, option)]
     flag = f"--{wanted[0].replace('_', '-')}" if wanted else ""
-    if not row_images.may_have_images(first):
+    if not first.may_have_images:
         if wanted:
             raise OptionError(f"{flag}: type {first.name} makes rows of text, which hold no images")
         return None

@@ -1,22 +1,20 @@
 """The images of rows: whether a type's rows may have some, in which columns, and what is wrong with them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from fmtkit.columns import image_values
 from fmtkit.columns.image_values import REJECTED, RowImages, UnreadableImageError, images_of
 from fmtkit.columns.strict_kinds import contents, has_image_part, texts_of
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
-from fmtkit.core.image_columns import IMAGES
+from fmtkit.core.buffers import whole
+from fmtkit.core.image_columns import IMAGE_TYPE, IMAGES
 from fmtkit.core.message_keys import IMAGE
-from fmtkit.core.tables import IMAGE_TABLES
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault, Media, kind_of
-
-
-def may_have_images(converter: Converter) -> bool:
-    """Return whether the rows of a converter may have images: those of messages may."""
-    return converter.table in IMAGE_TABLES and not converter.text and not converter.takes_rows
 
 
 def columns_of(
@@ -36,7 +34,7 @@ def columns_of(
         ignored: Columns that are taken for absent.
         wanted: Whether rows have images even if those of the sample have not.
     """
-    if not may_have_images(converter):
+    if not converter.may_have_images:
         return None
     if IMAGES in mapping:
         return (mapping[IMAGES],)
@@ -68,7 +66,7 @@ def refusal(name: str, converter: Converter) -> str:
     """Say why a row with media in a column is not converted."""
     if name not in image_values.COLUMNS:
         return "fmtkit converts text and images"
-    if not may_have_images(converter):
+    if not converter.may_have_images:
         return f"type {converter.name} makes rows of text only"
     return f"rows of messages may have them, where the first rows do, or by --map {IMAGES}={name}"
 
@@ -107,7 +105,45 @@ def of_row(names: Sequence[str], columns: Sequence[BoundColumn], row: Row) -> Ro
         found.append(tuple(image for image in images if image is not None))
     if not (listed or are_shown or is_marked):
         return None
-    return RowImages(listed, tuple(filter(None, found)), is_marked)
+    return RowImages(listed, tuple(filter(None, found)), are_shown, is_marked)
+
+
+@dataclass(frozen=True)
+class BatchImages:
+    """The images of a batch of a typed source, by the columns that are nothing but stored images."""
+
+    columns: Mapping[str, pa.Array]
+
+    def of_rows(self) -> dict[int, RowImages]:
+        """Return the images of those rows that have some, by their places."""
+        found: dict[int, RowImages] = {}
+        for array in self.columns.values():
+            lists = array.to_pylist()
+            for row, held in enumerate(lists):
+                listed = held if isinstance(held, list) else [held]
+                media = tuple(Media(i["bytes"], i["path"]) for i in listed if _is_there(i))
+                if media:
+                    found[row] = RowImages(media)
+        return found
+
+
+def of_batch(names: Sequence[str] | None, batch: pa.Table) -> BatchImages | None:
+    """Return the images of a batch in these columns; None if each of its rows is to be read by itself."""
+    there = [name for name in names or () if name in batch.schema.names]
+    if not there:
+        return BatchImages({})
+    if len(there) > 1 or REJECTED in batch.schema.names:
+        return None
+    [name] = there
+    dtype = batch.schema.field(name).type
+    stored = dtype.value_type if pa.types.is_list(dtype) else dtype
+    if not stored.equals(IMAGE_TYPE):
+        return None
+    return BatchImages({name: whole(batch.column(name))})
+
+
+def _is_there(image: Mapping[str, Any] | None) -> bool:
+    return image is not None and (image["bytes"] is not None or image["path"] is not None)
 
 
 def _is_marked(content: Any) -> bool:

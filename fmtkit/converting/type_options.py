@@ -8,6 +8,7 @@ from typing import Any
 from fmtkit.columns.kinds import DialogKind, FlagKind, Kind, MappedFlagKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, REASONING_KEYS, ROLES
 from fmtkit.formats.registry import Converter
 
@@ -48,7 +49,7 @@ def resolve(
     """
     mapping = {}
     for name, path in columns.items():
-        if name not in converter.columns:
+        if name not in converter.columns and not (name == IMAGES and converter.may_have_images):
             raise UnknownNameError(f"column of type {converter.name}", name, converter.columns)
         mapping[name] = path
     spelling: dict[str, Any] = {}

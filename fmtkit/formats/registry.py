@@ -20,7 +20,7 @@ from fmtkit.columns.problems import Column
 from fmtkit.core import codes, plugins, runner, user_modules
 from fmtkit.core.arguments import checked
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
-from fmtkit.core.tables import Table, table_for
+from fmtkit.core.tables import IMAGE_TABLES, Table, table_for
 from fmtkit.formats import returned, target_registry
 
 F = TypeVar("F", bound=Callable[..., Table])
@@ -106,6 +106,11 @@ class Converter:
     def takes_rows(self) -> bool:
         """Return whether a parameter is the complete row."""
         return len(self.columns) < len(self.takes)
+
+    @property
+    def may_have_images(self) -> bool:
+        """Return whether rows of it may have images: those of messages may."""
+        return self.table in IMAGE_TABLES and not self.text and not self.takes_rows
 
     def path(self, parameter: str) -> str:
         """Return the dotted path under which a parameter's column is looked up by default."""
