@@ -78,7 +78,7 @@ class Binding(PickledByFields):
         groups = [tuple(name for name in group if name in bound) for group in self.converter.any_of]
         columns = [column.read_from for column in (*self.columns, *self.kept)]
         watched = [column.read_from for column in self.watched]
-        return spec_of(columns, watched, groups, sorted(MEDIA))
+        return spec_of(columns, watched, groups, sorted({*MEDIA, *(self.images or ())}))
 
     def arguments(self) -> dict[str, Any]:
         """Return the converter's arguments over that frame; a column that the source lacks is ABSENT."""
