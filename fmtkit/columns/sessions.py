@@ -205,7 +205,7 @@ def dialogs_of(
             "unsupported",
             name,
             fault == MEDIA,
-            "a turn of the session has an image, a sound or a document; fmtkit converts text only",
+            "a turn of the session has an image, a sound or a document; this type reads text only",
         ),
         Problem(
             "no_assistant_turn", name, fault == NOTHING, "the model says nothing in the session"

@@ -96,7 +96,7 @@ def _spoken(contents: Column, name: str) -> Column:
             "unsupported",
             f"{name}[].parts",
             contents.value.list.eval(parts.list.eval(_holds(kind)).list.any()).list.any(),
-            f"{name} has a part of type {kind}; fmtkit converts text only",
+            f"{name} has a part of type {kind}; this type reads text only",
         )
         for kind in OTHER_PARTS
     ]

@@ -64,7 +64,7 @@ def _turns(messages: Column, name: str) -> Column:
             "unsupported",
             f"{name}[].content",
             ~messages.value.list.eval(known).list.all(),
-            f"{name} has parts of another type than {', '.join(KNOWN)}; fmtkit converts text only",
+            f"{name} has parts of another type than {', '.join(KNOWN)}; this type reads text only",
         ),
         Problem(
             "value_error",
