@@ -160,6 +160,24 @@ def test_rows_are_held_out_and_an_adapter_is_merged(
     assert any("eval_loss" in log for log in logs)
 
 
+@pytest.mark.slow
+def test_pairs_of_whole_conversations_get_their_prompt_and_its_images(
+    vision_model: Models, tmp_path: Path, capfd: Any
+) -> None:
+    file = config_of(tmp_path, vision_model("llava"), "dpo", EACH)
+    rows = tmp_path / "rows.jsonl"
+    implicit = []
+    for line in rows.read_text().splitlines():
+        row = json.loads(line)
+        prompt = row.pop("prompt")
+        implicit.append({**row, **{name: prompt + row[name] for name in ("chosen", "rejected")}})
+    rows.write_text("\n".join(map(json.dumps, implicit)) + "\n")
+    keys = yaml.safe_load(file.read_text())
+    keys["datasets"][0]["type"] = "implicit_prompt"
+    file.write_text(yaml.safe_dump(keys))
+    assert (trained(file, capfd) / "processor_config.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("method", "more", "message"),
     [
