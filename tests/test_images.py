@@ -337,3 +337,21 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_images(folder):
     assert once.equals(again)
     with pytest.raises(fmtkit.FmtkitError):
         fmtkit.convert(source, "intel", folder / "again", images="keep", resume=True)
+
+
+def test_one_question_about_many_images_is_many_prompts(folder):
+    """Whole prompts are held out: the text alone would put all rows into one split."""
+    images = [data_uri(png(16, 12, seed=seed)) for seed in range(40)]
+    rows = [
+        {"question": "What?", "chosen": "a", "rejected": "b", "image": image}
+        for image in images * 2
+    ]
+    out = folder / "out"
+    fmtkit.convert(written(rows, folder), "intel", out, val_size=10)
+    parts = {
+        name: pq.read_table(next((out / "data").glob(f"{name}*.parquet")))
+        for name in ("train", "validation")
+    }
+    held = {name: {row[0] for row in hashes(part)} for name, part in parts.items()}
+    assert parts["validation"].num_rows == 10
+    assert not held["train"] & held["validation"]

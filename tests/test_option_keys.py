@@ -54,6 +54,7 @@ DIALOG = {
     "rejected": {"role": "assistant", "content": "b"},
     "better": {"role": "assistant", "content": "c"},
 }
+PNG = png(32, 24)
 SPLIT = {"val_set_size": 4}
 """What makes an option's effect visible, where that needs another one."""
 
@@ -85,7 +86,8 @@ CASES: dict[str, Case] = {
     "images": Case("embed", rows=tuple({**r, "image": "pics/a.png"} for r in ROWS)),
     "image_folder": Case("PICS", rows=tuple({**r, "image": "a.png"} for r in ROWS)),
     "verify_images": Case(
-        True, rows=tuple({**r, "image": f"pics/{'cut' if r['id'] % 2 else 'a'}.png"} for r in ROWS)
+        True,
+        rows=tuple({**r, "image": data_uri(PNG[: -40 if r["id"] % 2 else None])} for r in ROWS),
     ),
     "fetch_images": Case(
         True, rows=tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
@@ -112,8 +114,7 @@ def write(folder: Path, model: str, keys_of: Mapping[str, object], case: Case) -
     (folder / "rows.jsonl").write_bytes(lines(case.rows))
     (folder / "debate.py").write_text(PLUGIN)
     (folder / "pics").mkdir()
-    (folder / "pics" / "a.png").write_bytes(png(32, 24))
-    (folder / "pics" / "cut.png").write_bytes(png(32, 24)[:-40])
+    (folder / "pics" / "a.png").write_bytes(PNG)
     entry: dict[str, object] = {"path": str(folder / "rows.jsonl"), "type": "intel"}
     whole: dict[str, object] = {"base_model": model, "rl": "dpo", "datasets": [entry]}
     whole["chat_template"] = "chatml"

@@ -6,9 +6,11 @@ the split does not move when rows are added. By rows, exactly the given number i
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,10 +20,12 @@ from polars import Expr
 from fmtkit.converting.common_schema import fitted
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import SPLIT_KEY, is_carried, written
 from fmtkit.writing.formats import Encoded, Format, encode, find
 
+_STORED = pl.List(pl.Struct({"bytes": pl.Binary, "path": pl.String}))
 TRAIN, VALIDATION = "train", "validation"
 _SPACE = 2.0**64
 
@@ -136,8 +140,26 @@ def frame_of(table: pa.Table) -> pl.DataFrame:
 
 
 def prompt_texts(frame: pl.DataFrame) -> pl.Series:
-    """Return the text by which each row's prompt is told from others."""
-    return frame.select(_prompt_text(frame).alias(SPLIT_KEY)).to_series()
+    """Return the text by which each row's prompt, with its images, is told from others."""
+    texts = frame.select(_prompt_text(frame).alias(SPLIT_KEY)).to_series()
+    if SPLIT_KEY in frame.columns or frame.schema.get(IMAGES) != _STORED:
+        return texts
+    shown = [_digest_of(images or ()) for images in frame.get_column(IMAGES).to_list()]
+    return (
+        pl.select(pl.concat_str(texts, pl.Series(shown, dtype=pl.String)))
+        .to_series()
+        .alias(SPLIT_KEY)
+    )
+
+
+def _digest_of(images: Iterable[Mapping[str, Any]]) -> str:
+    """Return what tells the images of a row from others: nothing for a row without any."""
+    found = blake2b(digest_size=16)
+    is_empty = True
+    for image in images:
+        is_empty = False
+        found.update(image["bytes"] if image["bytes"] is not None else str(image["path"]).encode())
+    return "" if is_empty else found.hexdigest()
 
 
 def _prompt_text(frame: pl.DataFrame) -> Expr:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import ImageError, OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.images import headers, visual_tokens
 from fmtkit.training.data.image_rows import ImageSize, without_nulls
-from fmtkit.training.planning.images import COLUMN
 from fmtkit.training.planning.job import Job
 
 _SIDES = ("prompt", "completion", "chosen", "rejected")
@@ -60,7 +60,7 @@ class Measure:
 
     def length(self, row: Mapping[str, Any]) -> int:
         """Return the tokens of a row; raise ImageError for an image that the processor refuses."""
-        images = row[COLUMN] or ()
+        images = row[IMAGES] or ()
         visual = sum(self._tokens(self._size.result(*_size_of(image))) for image in images)
         return self._text(row, len(images)) - len(images) + visual
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.planning.images import COLUMN
+from fmtkit.core.image_columns import IMAGES
 
 _ROWS = 2
 """Rows of which inputs are made: some collators take a reply from another row."""
@@ -42,7 +42,7 @@ def _with_images(rows: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for index in range(min(len(rows), _SEARCHED)):
         row = rows[index]
-        if row.get(COLUMN):
+        if row.get(IMAGES):
             found.append(row)
         if len(found) == _ROWS:
             break
@@ -53,7 +53,7 @@ def _blank(rows: list[dict[str, Any]], shade: tuple[int, int, int]) -> list[dict
     from PIL import Image
 
     return [
-        {**row, COLUMN: [Image.new("RGB", image.size, shade) for image in row[COLUMN]]}
+        {**row, IMAGES: [Image.new("RGB", image.size, shade) for image in row[IMAGES]]}
         for row in rows
     ]
 
@@ -79,7 +79,7 @@ def _inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _of_prompts(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
     from trl.data_utils import prepare_multimodal_messages
 
-    prompts = [prepare_multimodal_messages(row["prompt"], images=row[COLUMN]) for row in rows]
+    prompts = [prepare_multimodal_messages(row["prompt"], images=row[IMAGES]) for row in rows]
     ids, _, fields = trainer._tokenize_prompts(prompts)
     return {"input_ids": ids, **fields}
 

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.training.data import tokenized_rows
-from fmtkit.training.planning.images import COLUMN, NO_TOOLS, ONE_MASK, mixed
+from fmtkit.training.planning.images import NO_TOOLS, ONE_MASK, mixed
 
 if TYPE_CHECKING:
     from fmtkit.core.runner import Runner
@@ -25,22 +26,22 @@ def as_stored(rows: Any) -> Any:
     """Return rows whose images are bytes, which every step until the trainer passes on unchanged."""
     from datasets import Image, List
 
-    if COLUMN not in rows.column_names:
+    if IMAGES not in rows.column_names:
         return rows
-    return rows.cast_column(COLUMN, List(Image(decode=False)))
+    return rows.cast_column(IMAGES, List(Image(decode=False)))
 
 
 def without_column(rows: Any) -> Any:
     """Return rows without the column, where no row of a run has an image."""
-    if rows is None or COLUMN not in rows.column_names:
+    if rows is None or IMAGES not in rows.column_names:
         return rows
-    return rows.remove_columns(COLUMN)
+    return rows.remove_columns(IMAGES)
 
 
 def check(rows: Any, runner: Runner) -> None:
     """Raise OptionError for rows with images that TRL's trainers would read otherwise than they say."""
     columns = {*rows.column_names}
-    marks = {tokenized_rows.COLUMN, tokenized_rows.RULE_COLUMN, "segments"}
+    marks = {tokenized_rows.IMAGES, tokenized_rows.RULE_COLUMN, "segments"}
     if marks & columns:
         raise OptionError(f"datasets: {ONE_MASK}")
     if {"messages", "prompt"} <= columns:
@@ -66,9 +67,9 @@ def _has_tools(rows: Any) -> bool:
 def _count_without(rows: Any) -> int:
     import pyarrow.compute as pc
 
-    if COLUMN not in rows.column_names:
+    if IMAGES not in rows.column_names:
         return len(rows)
-    lengths = pc.fill_null(pc.list_value_length(rows.data.column(COLUMN)), 0)
+    lengths = pc.fill_null(pc.list_value_length(rows.data.column(IMAGES)), 0)
     if rows._indices is not None:
         lengths = lengths.take(rows._indices.column(0))
     return int(pc.sum(pc.equal(lengths, 0)).as_py() or 0)
@@ -135,15 +136,15 @@ def for_trainer(rows: Any, size: ImageSize) -> Any:
 
     if rows is None:
         return None
-    if COLUMN not in rows.column_names:
-        rows = rows.add_column(COLUMN, [[]] * len(rows))
-    return rows.cast_column(COLUMN, List(Image())).with_transform(partial(_drawn, size=size))
+    if IMAGES not in rows.column_names:
+        rows = rows.add_column(IMAGES, [[]] * len(rows))
+    return rows.cast_column(IMAGES, List(Image())).with_transform(partial(_drawn, size=size))
 
 
 def _drawn(batch: Mapping[str, list[Any]], *, size: ImageSize) -> dict[str, list[Any]]:
     out = dict(batch)
-    if COLUMN in out:
-        out[COLUMN] = [[size.apply(image) for image in row or ()] for row in out[COLUMN]]
+    if IMAGES in out:
+        out[IMAGES] = [[size.apply(image) for image in row or ()] for row in out[IMAGES]]
     for name in DIALOG_COLUMNS:
         if name in out:
             out[name] = [without_nulls(messages) for messages in out[name]]

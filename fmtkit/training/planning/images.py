@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.runner import Runner, methods
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config.problems import Problem
@@ -26,8 +27,6 @@ from fmtkit.training.planning.types import TEST
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-COLUMN = "images"
-"""The column of a row's images, in the order of their placeholders."""
 PARTS = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
 FREEZING = (*PARTS, "freeze_mm_modules")
 """Keys that freeze parts which only vision-language models have."""
@@ -63,7 +62,7 @@ def is_vision_model(plan: Plan) -> bool | None:
 
 def has_column(schema: pa.Schema) -> bool:
     """Return whether rows have the images that fmtkit converts, not a column of that name carried through."""
-    index = schema.get_field_index(COLUMN)
+    index = schema.get_field_index(IMAGES)
     if index < 0 or not pa.types.is_list(schema.field(index).type):
         return False
     inside = schema.field(index).type.value_type
@@ -78,7 +77,7 @@ def are_in(sources: Sequence[Source]) -> bool:
         file
         for source in sources
         for file in source.files
-        if not source.columns or COLUMN in source.columns
+        if not source.columns or IMAGES in source.columns
     ]
     return any(_has_image(pq.ParquetFile(file)) for file in files)
 
@@ -88,9 +87,9 @@ def _has_image(parquet: "pq.ParquetFile") -> bool:
         return False
     names = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
     # The paths are small: no image is read to count them.
-    paths = [n for n in names if n.startswith(f"{COLUMN}.") and n.endswith(".path")]
-    batches = parquet.iter_batches(columns=paths or [COLUMN])
-    return any(pc.sum(pc.list_value_length(batch.column(COLUMN))).as_py() for batch in batches)
+    paths = [n for n in names if n.startswith(f"{IMAGES}.") and n.endswith(".path")]
+    batches = parquet.iter_batches(columns=paths or [IMAGES])
+    return any(pc.sum(pc.list_value_length(batch.column(IMAGES))).as_py() for batch in batches)
 
 
 def no_path(runner: Runner) -> str:
@@ -332,7 +331,7 @@ def rows_with_images(table: pa.Table) -> int:
     """Return how many rows of a table have an image."""
     if not has_column(table.schema):
         return 0
-    lengths = pc.fill_null(pc.list_value_length(table.column(COLUMN)), 0)
+    lengths = pc.fill_null(pc.list_value_length(table.column(IMAGES)), 0)
     return int(pc.sum(pc.greater(lengths, 0)).as_py() or 0)
 
 
