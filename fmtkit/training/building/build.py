@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.runner import Head, Runner, find
 from fmtkit.training.building import image_lengths, on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
@@ -345,7 +346,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 def _mask_replies(job: Job, values: dict[str, Any], columns: Sequence[str]) -> None:
     """Train on a conversation where its template says that the assistant turn is."""
     values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
-    if images.COLUMN in columns:
+    if IMAGES in columns:
         # The collator of rows with images refuses it for messages; that of others ignores it.
         values["completion_only_loss"] = False
 

@@ -21,6 +21,7 @@ from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
 from fmtkit.core.credentials import public
 from fmtkit.core.errors import NothingWrittenError, OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import TABLES
 from fmtkit.formats import registry
 from fmtkit.sources.paths import local_files
@@ -236,7 +237,7 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
     }
     schemas = [pq.read_schema(file) for file in files]
     if all(map(images.has_column, schemas)):
-        columns |= {images.COLUMN}
+        columns |= {IMAGES}
     names = dict.fromkeys(name for schema in schemas for name in schema.names)
     return tuple(name for name in names if name in {*columns, "text"})
 

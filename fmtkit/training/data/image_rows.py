@@ -41,7 +41,7 @@ def without_column(rows: Any) -> Any:
 def check(rows: Any, runner: Runner) -> None:
     """Raise OptionError for rows with images that TRL's trainers would read otherwise than they say."""
     columns = {*rows.column_names}
-    marks = {tokenized_rows.IMAGES, tokenized_rows.RULE_COLUMN, "segments"}
+    marks = {tokenized_rows.COLUMN, tokenized_rows.RULE_COLUMN, "segments"}
     if marks & columns:
         raise OptionError(f"datasets: {ONE_MASK}")
     if {"messages", "prompt"} <= columns:
