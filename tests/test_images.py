@@ -355,3 +355,21 @@ def test_one_question_about_many_images_is_many_prompts(folder):
     held = {name: {row[0] for row in hashes(part)} for name, part in parts.items()}
     assert parts["validation"].num_rows == 10
     assert not held["train"] & held["validation"]
+
+
+def test_a_bad_image_is_named_with_what_it_is(folder):
+    (folder / "pics" / "drawing.png").write_bytes(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    row = {"question": "What?", "chosen": "a", "rejected": "b"}
+    rows = [
+        {**row, "images": ["pics/a.png", "pics/drawing.png"]},
+        {**row, "images": [data_uri(A), data_uri(A[:20])]},
+        {**row, "images": ["pics/lost.png"]},
+    ]
+    rejects: list[Any] = []
+    made(written(rows, folder), "intel", rejects=rejects)
+    drawing, cut, lost = (reject.message for reject in rejects)
+    assert drawing.startswith("pics/drawing.png: the file is an SVG drawing")
+    assert cut.startswith("data:image/png;base64,")
+    assert "ends within its header" in cut
+    assert len(cut) < 200
+    assert lost.startswith("there is no file pics/lost.png")

@@ -89,11 +89,16 @@ class ImageLoader:
         return dict(fetch_images(sorted(url for url in urls if "://" in url[:16])))
 
     def load_all(self, images: Sequence[Media], fetched: Fetched) -> list[StoredImage] | ImageError:
-        """Return the images of a row as `load` does, or why one cannot be read."""
-        try:
-            return [self.load(image, fetched) for image in images]
-        except ImageError as error:
-            return error
+        """Return the images of a row as `load` does, or why one cannot be read, and which."""
+        found: list[StoredImage] = []
+        for number, image in enumerate(images, 1):
+            try:
+                found.append(self.load(image, fetched))
+            except ImageError as error:
+                name = resolving.shown(image.path) if image.path else f"image {number}"
+                said = str(error)
+                return error if name in said else ImageError(f"{name}: {said}", error.code)
+        return found
 
     def load(self, image: Media, fetched: Fetched) -> StoredImage:
         """Return bytes and path of an image as it is written.

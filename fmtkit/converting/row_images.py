@@ -68,7 +68,10 @@ def refusal(name: str, converter: Converter) -> str:
         return "fmtkit converts text and images"
     if not converter.may_have_images:
         return f"type {converter.name} makes rows of text only"
-    return f"rows of messages may have them, where the first rows do, or by --map {IMAGES}={name}"
+    return (
+        f"no image is seen in the first rows, or the rows become text: --map {IMAGES}={name} reads images "
+        "into rows of messages"
+    )
 
 
 def faults(names: Sequence[str], row: Row) -> list[Fault]:
