@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SAYING, SPOKEN
 from fmtkit.core.secret_keys import beginning, hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
 from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_plain_prompt
+from fmtkit.rendering.content_parts import shown_in_parts
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -106,7 +108,20 @@ class RowViewer:
             if self.table in ANSWERLESS:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = as_messages(row), identity()
+        elif row.get(IMAGES) is not None:
+            row = _in_parts(row)
         return mask_row(row, self.table, self.tokenizer, template, self.masking)
+
+
+def _in_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with images, the contents that show them in parts."""
+    dialogs = ((name, row.get(name)) for name in DIALOGS)
+    shown = {
+        name: [shown_in_parts(message) for message in dialog]
+        for name, dialog in dialogs
+        if isinstance(dialog, list)
+    }
+    return {**row, **shown}
 
 
 def without_secrets(row: ShownRow) -> ShownRow:
@@ -197,6 +212,7 @@ NO_DETAILS = frozenset(
         "replies",
         "segments",
         "ends",
+        IMAGES,
     }
 )
 
