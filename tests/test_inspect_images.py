@@ -1,6 +1,10 @@
 """Inspecting rows with images: what templates write of them, their visual tokens, findings, and how they look."""
 
+import io
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,15 +13,25 @@ import pytest
 pytest.importorskip("PIL")
 pytest.importorskip("transformers")
 pytest.importorskip("torch")
+pytest.importorskip("trl")
 
+import pyarrow.parquet as pq
 import tiny_vision as vision
+from PIL import Image
 
+from fmtkit.converting import conversions
+from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES_FIELD, images_array
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.tables import MESSAGE
+from fmtkit.inspection import inspection
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.survey_record import Survey
 from fmtkit.inspection.written_rows import write
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.training.building import processors
 
 Folder = Callable[[str], str]
 COUNTS = (1, 0, 2, 3)
@@ -40,7 +54,7 @@ def template_of(model: str) -> ChatTemplate:
     return template_sources.find_model_template("tokenizer_default", tokenizer=model)
 
 
-def processor_of(model: str) -> Any:
+def tokenizer_of(model: str) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model)
@@ -75,7 +89,7 @@ def bare(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def expected(model: str, messages: list[dict[str, Any]], *, asks: bool = False) -> str:
-    made = processor_of(model).apply_chat_template(
+    made = tokenizer_of(model).apply_chat_template(
         bare(messages), tokenize=False, add_generation_prompt=asks
     )
     assert isinstance(made, str)
@@ -147,3 +161,117 @@ def test_without_a_template_images_are_no_text() -> None:
         part["text"] for m in rows[0]["messages"] for part in m["content"] if part["type"] == "text"
     ]
     assert text == "\n".join(said)
+
+
+def inspected(model: str, path: Path, **options: Any) -> Survey:
+    return inspection.run(str(path), InspectOptions(tokenizer=model, **options)).survey
+
+
+def counted_by_processor(model: str, text: str, row: dict[str, Any]) -> int:
+    images = [Image.open(io.BytesIO(one["bytes"])) for one in row["images"]]
+    held = {"images": [images]} if images else {}
+    made = processors.load(model)(text=[text], add_special_tokens=False, **held)
+    return len(made["input_ids"][0])
+
+
+def sized_rows(table: str) -> list[dict[str, Any]]:
+    """Return rows whose images have sizes of which processors make different numbers of tokens."""
+    rows = vision.image_rows(table, COUNTS)
+    sizes = iter(((300, 40), (28, 28), (64, 200), (10, 90), (57, 31), (500, 500)))
+    for row in rows:
+        for one in row["images"]:
+            width, height = next(sizes)
+            one["bytes"] = vision.picture(width, width=width, height=height)
+    return rows
+
+
+@pytest.mark.parametrize("family", vision.FAMILIES)
+def test_lengths_of_rows_include_what_the_processor_makes_of_images(
+    folder: Folder, tmp_path: Path, family: str
+) -> None:
+    model, rows = folder(family), sized_rows("Preference")
+    texts = [expected(model, row["prompt"] + row["chosen"]) for row in rows]
+    counts = [counted_by_processor(model, text, row) for text, row in zip(texts, rows, strict=True)]
+    survey = inspected(model, vision.write_image_rows(tmp_path / "rows.parquet", rows))
+    lengths = {one.name: one for one in survey.lengths}
+    assert lengths["prompt+chosen"].tokens == sum(counts)
+    assert lengths["prompt+chosen"].max == max(counts)
+    # A prompt is shorter by its reply, which shows no image.
+    assert lengths["prompt"].tokens + lengths["chosen"].tokens == sum(counts)
+    assert survey.images is not None
+    assert survey.images.visual_tokens is not None
+    assert (survey.images.images, survey.images.rows) == (6, 3)
+    alone = [*map(len, tokenizer_of(model)(texts, add_special_tokens=False)["input_ids"])]
+    # The placeholder is in the text already, and one of the tokens of an image.
+    assert survey.images.visual_tokens.tokens == sum(counts) - sum(alone) + 6
+
+
+def test_lengths_with_images_decide_what_a_maximum_length_cuts(
+    folder: Folder, tmp_path: Path
+) -> None:
+    rows = sized_rows("Conversation")
+    path = vision.write_image_rows(tmp_path / "rows.parquet", rows)
+    model = folder("idefics3")
+    texts = [expected(model, row["messages"]) for row in rows]
+    counts = [counted_by_processor(model, text, row) for text, row in zip(texts, rows, strict=True)]
+    limit = sorted(counts)[1]
+    survey = inspected(model, path, max_length=(limit,))
+    assert survey.cutting is not None
+    drop = next(cut for cut in survey.cutting.cuts if cut.way == "drop")
+    assert drop.rows_lost == sum(count > limit for count in counts) == 2
+    out = tmp_path / "out.parquet"
+    options = ConvertOptions(
+        type="openai",
+        tokenizer=model,
+        chat_template="tokenizer_default",
+        as_="messages",
+        max_length=limit,
+        on_overlong="drop",
+    )
+    report = conversions.convert_to(str(path), str(out), options)
+    assert report.as_dict()["overlong_dropped"] == 2
+    kept = pq.read_table(out)
+    assert kept.num_rows == 2
+    assert [len(images) for images in kept["images"].to_pylist()] == [
+        len(row["images"]) for row, count in zip(rows, counts, strict=True) if count <= limit
+    ]
+
+
+def test_nothing_is_decoded(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = vision.write_image_rows(tmp_path / "rows.parquet", sized_rows("Conversation"))
+    model = folder("qwen2_5_vl")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("an image was opened")
+
+    monkeypatch.setattr(Image, "open", refuse)
+    assert inspected(model, path, show_mask=2).images is not None
+
+
+def test_without_a_rule_for_images_a_note_says_so_and_no_length_is_a_limit(
+    folder: Folder, tmp_path: Path
+) -> None:
+    path = vision.write_image_rows(tmp_path / "rows.parquet", sized_rows("Conversation"))
+    model = Path(shutil.copytree(folder("qwen2_5_vl"), tmp_path / "model"))
+    for name in ("processor_config.json", "preprocessor_config.json"):
+        (model / name).unlink(missing_ok=True)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": "unheard_of"}))
+    survey = inspected(str(model), path)
+    assert [note for note in survey.notes if "do not include images" in note]
+    assert survey.images is not None
+    assert survey.images.visual_tokens is None
+    options = ConvertOptions(
+        type="openai",
+        tokenizer=str(model),
+        chat_template="tokenizer_default",
+        as_="messages",
+        max_length=50,
+    )
+    with pytest.raises(
+        OptionError, match="--max-length and --min-length count the tokens of images"
+    ):
+        conversions.convert_to(str(path), str(tmp_path / "out.parquet"), options)
+    assert not (tmp_path / "out.parquet").exists()

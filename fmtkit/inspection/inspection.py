@@ -25,6 +25,7 @@ from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.core.secret_keys import beginning
 from fmtkit.core.tables import carried
+from fmtkit.counting.visual_counts import visual_counter
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
@@ -52,6 +53,7 @@ from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.source import Source
 from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 SPLIT_WORDS = {
     "train": "train",
@@ -151,6 +153,9 @@ def _run(
         _stride(opened, options.sample),
         masking,
     )
+    if job.images is not None and tokenizer is not None and options.tokenizer:
+        viewer, more = _with_images(viewer, options.tokenizer, tokenizer)
+        notes = [*notes, *more]
     seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer), watch)
     shown = RowViewer(
         job.table.name(),
@@ -170,6 +175,15 @@ def _run(
     if options.type is None:
         survey = _without_type(survey, opened)
     return Inspection(survey, fetch, shown, seen.statistics)
+
+
+def _with_images(viewer: Viewer, folder: str, tokenizer: Tokenizer) -> tuple[Viewer, list[str]]:
+    """Return what counts the tokens of images too, or a note on why they are not counted."""
+    image = viewer.template.compiled.image if viewer.template is not None else None
+    counter = visual_counter(folder, tokenizer, image)
+    if isinstance(counter, str):
+        return viewer, [f"lengths do not include images: {counter}"]
+    return replace(viewer, visual=counter), []
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:

@@ -84,7 +84,7 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
     return Written(kept, texts, {}, tuple(failures), warnings)
 
 
-def _cuts(table: pa.Table, dialogs: list[str]) -> dict[int, Cuts]:
+def _cuts(table: pa.Table, dialogs: list[str]) -> Mapping[int, Cuts]:
     """Return every content of rows with images in parts, as trainers get them (`core.tables.written`)."""
     found: dict[int, dict[str, tuple[str, ...]]] = {}
     for name in dialogs:

@@ -23,6 +23,7 @@
     ["Turns a row", survey.turns ? `p50 ${survey.turns.p50}, max ${survey.turns.max}` : "none"],
     ["Scripts", Object.entries(survey.scripts).slice(0, 4).map(([name, share]) => `${name} ${percent(share)}`).join(", ") || "none"],
   ];
+  if (survey.images) cards.push(["Images", `${number(survey.images.images)} in ${counted(survey.images.rows, "row")}: ${Object.entries(survey.images.formats).map(([name, n]) => `${name} ${number(n)}`).join(", ") || "none"}`]);
   const overview = byId("overview-body");
   overview.append(h("p", { class: "verdict" }, badge(survey.verdict.severity), ` ${survey.verdict.text}`));
   overview.append(h("dl", { class: "cards" }, cards.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
