@@ -1,7 +1,10 @@
 """Inspecting rows with images: what templates write of them, their visual tokens, findings, and how they look."""
 
+import base64
+import gzip
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +18,12 @@ pytest.importorskip("transformers")
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
+import chromium
+import image_samples as samples
 import pyarrow.parquet as pq
 import tiny_vision as vision
 from PIL import Image
+from rich.console import Console
 
 from fmtkit.converting import conversions
 from fmtkit.converting.convert_options import ConvertOptions
@@ -25,12 +31,16 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES_FIELD, images_array
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.tables import MESSAGE
+from fmtkit.images.findings import SameImages
 from fmtkit.inspection import inspection
 from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.survey_record import Survey
+from fmtkit.inspection.survey_record import FindingSummary, Survey
 from fmtkit.inspection.written_rows import write
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.reports import html, thumbnails
+from fmtkit.reports.page import packed
+from fmtkit.reports.terminal import print_survey
 from fmtkit.training.building import processors
 
 Folder = Callable[[str], str]
@@ -275,3 +285,166 @@ def test_without_a_rule_for_images_a_note_says_so_and_no_length_is_a_limit(
     ):
         conversions.convert_to(str(path), str(tmp_path / "out.parquet"), options)
     assert not (tmp_path / "out.parquet").exists()
+
+
+def with_images(
+    images: list[list[bytes]], *, asked: str = "the same question"
+) -> list[dict[str, Any]]:
+    """Return rows that ask the same, of these images."""
+    rows = vision.image_rows("Conversation", [*map(len, images)])
+    for row, held in zip(rows, images, strict=True):
+        row["messages"][0]["content"][-1]["text"] = asked
+        row["messages"][1]["content"][0]["text"] = "the same answer"
+        row["images"] = [{"bytes": data, "path": None} for data in held]
+    return rows
+
+
+def findings_of(survey: Survey) -> dict[str, FindingSummary]:
+    return {found.code: found for found in survey.findings}
+
+
+def test_images_that_a_processor_refuses_and_those_that_lose_something_are_findings(
+    folder: Folder, tmp_path: Path
+) -> None:
+    thin, wide16 = samples.png(600, 2), samples.png(mode="I;16")
+    images = [[samples.png()], [thin], [wide16, samples.animated()], [samples.jpeg(mode="CMYK")]]
+    path = vision.write_image_rows(tmp_path / "rows.parquet", with_images(images))
+    survey = inspected(folder("qwen2_5_vl"), path)
+    found = findings_of(survey)
+    assert [place.row for place in found["image_refused"].places] == [1]
+    assert "refuses more than 200" in str(found["image_refused"].details["such as"])
+    assert found["image_refused"].severity == "error"
+    losses = found["image_losses"].details
+    assert {"thin", "clipped_bits", "animated", "cmyk"} <= losses.keys()
+    assert str(losses["animated"]).startswith("in 1 image (")
+    assert "same_images" not in found
+    # Without a model there is no processor that could refuse one.
+    bare = findings_of(inspection.run(str(path), InspectOptions()).survey)
+    assert "image_refused" not in bare
+    assert "image_losses" in bare
+
+
+def test_all_images_equal_is_a_finding_and_copies_have_equal_images(tmp_path: Path) -> None:
+    same = vision.write_image_rows(tmp_path / "same.parquet", with_images([[samples.png()]] * 3))
+    found = findings_of(inspection.run(str(same), InspectOptions()).survey)
+    assert (found["same_images"].count, found["same_images"].severity) == (3, "error")
+    assert found["duplicate_rows"].count == 2
+    images = [[samples.png(seed=number)] for number in (1, 2, 3, 1)]
+    others = vision.write_image_rows(tmp_path / "others.parquet", with_images(images))
+    found = findings_of(inspection.run(str(others), InspectOptions()).survey)
+    assert "same_images" not in found
+    assert [place.row for place in found["duplicate_rows"].places] == [3]
+
+
+def test_tallies_of_blocks_add_up_to_that_of_all() -> None:
+    def of(images: list[bytes]) -> SameImages:
+        made = SameImages()
+        for data in images:
+            made.add(data)
+        return made
+
+    for first, second in (
+        ([], [b"a", b"a"]),
+        ([b"a"], [b"a"]),
+        ([b"a"], [b"b"]),
+        ([b"a", b"b"], [b"a"]),
+    ):
+        both = of(first)
+        both.absorb(of(second))
+        assert (both.count, both.are_equal) == (len(first + second), of(first + second).are_equal)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    images = [[samples.jpeg(640, 480)], [], [samples.png(30, 20), samples.jpeg(90, 60)]]
+    rows = with_images(images, asked="<img src=x onerror=alert(1)>")
+    rows[2]["messages"][0]["content"].insert(
+        1, {"type": "text", "text": "between \N{GRINNING FACE}"}
+    )
+    return vision.write_image_rows(tmp_path / "pictures.parquet", rows)
+
+
+def test_a_terminal_shows_what_each_image_is_in_its_place(folder: Folder, pictures: Path) -> None:
+    for model in (*map(folder, ("qwen2_5_vl", "llava")), None):
+        options = InspectOptions(tokenizer=model, rows=(0, 2))
+        survey = inspection.run(str(pictures), options).survey
+        out = io.StringIO()
+        print_survey(survey, Console(file=out, width=200))
+        assert "[image 640x480 jpeg]" in out.getvalue()
+        assert "[image 30x20 png]" in out.getvalue()
+        assert IMAGE not in out.getvalue()
+        assert IMAGE not in json.dumps(survey.as_dict(), ensure_ascii=False)
+        placeholder = out.getvalue().index("[image 30x20 png]")
+        assert placeholder < out.getvalue().index("[image 90x60 jpeg]")
+
+
+def rows_of(page: str) -> list[dict[str, Any]]:
+    chunks = re.findall(r'id="chunk-\d+">([^<]+)<', page)
+    return [row for chunk in chunks for row in json.loads(gzip.decompress(base64.b64decode(chunk)))]
+
+
+def test_a_page_has_small_copies_of_images_within_bounds(
+    folder: Folder, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = inspection.run(str(pictures), InspectOptions(tokenizer=folder("qwen2_5_vl")))
+    page = html.render(seen)
+    assert IMAGE not in page
+    first, second, third = rows_of(page)
+    assert [label for label, _ in third["images"]] == ["image 30x20 png", "image 90x60 jpeg"]
+    assert second["images"] == []
+    sources = [source for row in (first, third) for _, source in row["images"]]
+    for source in sources:
+        assert re.fullmatch(r"data:image/(png|jpeg);base64,[A-Za-z0-9+/=]+", source)
+        assert len(source) <= thumbnails.MOST_BYTES
+    small = Image.open(io.BytesIO(base64.b64decode(sources[0].partition(",")[2])))
+    assert small.size == (160, 120)
+    side = third["sides"][0]
+    units = side["text"].encode("utf-16-le")
+    assert [units[2 * at :].decode("utf-16-le")[:17] for at in side["images"]] == [
+        "<|vision_start|><"
+    ] * 2
+    monkeypatch.setattr(thumbnails, "MOST_OF_PAGE", 1)
+    again = rows_of(html.render(seen))
+    assert again[0]["images"] == [["image 640x480 jpeg", None]]
+    monkeypatch.setattr(thumbnails, "MOST_OF_ROW", 1)
+    monkeypatch.setattr(thumbnails, "MOST_OF_PAGE", 100_000)
+    assert [bool(source) for _, source in rows_of(html.render(seen))[2]["images"]] == [True, False]
+
+
+def test_a_copy_is_not_searched_for_secrets_and_no_other_text_is_spared() -> None:
+    key = "AKIA" + "Q7XEXAMPLEKEY234"
+    [row] = json.loads(
+        gzip.decompress(base64.b64decode(packed([{"a": thumbnails.DataUri(key), "b": key}])))
+    )
+    assert row["a"] == key
+    assert row["b"] != key
+
+
+@pytest.mark.skipif(chromium.program() is None, reason="there is no Chromium")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_shows_the_pictures_before_their_placeholders(
+    folder: Folder, pictures: Path, tmp_path: Path, width: int
+) -> None:
+    seen = inspection.run(str(pictures), InspectOptions(tokenizer=folder("qwen2_5_vl")))
+    html.write(seen, tmp_path / "page.html")
+    browser = chromium.Browser(tmp_path / "profile")
+    try:
+        browser.window(width)
+        browser.open(tmp_path / "page.html")
+        browser.run("document.querySelectorAll('#list [role=option]')[2].click()")
+        browser.run("new Promise(done => setTimeout(done, 300))")
+        browser.settle()
+        shown = "[...document.querySelectorAll('#row img')].map(i => [i.alt, i.naturalWidth, i.nextSibling.textContent])"
+        assert browser.run(shown) == [
+            ["image 30x20 png", 30, "<|vision_start|>"],
+            ["image 90x60 jpeg", 90, "<|vision_start|>"],
+        ]
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        wrong = [
+            e
+            for e in browser.events
+            if e["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+        ]
+        assert wrong == []
+    finally:
+        browser.close()

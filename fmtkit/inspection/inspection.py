@@ -252,7 +252,7 @@ def _mixed(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...
 def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
     """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
     firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
-    texts = (json.dumps(row, ensure_ascii=False, default=str) for row in firsts)
+    texts = (json.dumps(row, ensure_ascii=False, default=_in_words) for row in firsts)
     shown = tuple(beginning(text, RAW_SHOWN) for text in texts)
     if best is None:
         return {"first_rows": shown, "guessed": chosen is None}
@@ -266,6 +266,11 @@ def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[
         "first_rows": shown,
         "guessed": chosen is None,
     }
+
+
+def _in_words(value: object) -> str:
+    """Return a value that JSON does not have: of bytes, such as those of an image, only their number."""
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
 def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeName, Job] | None:

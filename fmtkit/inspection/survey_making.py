@@ -388,7 +388,7 @@ def _notes(statistics: RowStatistics, fetch: RowFetch, viewer: Viewer) -> list[s
     if viewer.template is None and viewer.tokenizer is not None and statistics.shapes.roles:
         notes.append("lengths count only the contents: there is no template that writes the turns")
     if viewer.visual is not None and statistics.images.rows:
-        notes.append("lengths include the tokens of images; masks have an image as its placeholder")
+        notes.append("lengths include the tokens of images; masks show an image as its placeholder")
     for message, count in statistics.refusals.most_common(3):
         notes.append(f"the template refuses {count:,} rows: {message}")
     if any(source.once for source in fetch.job.sources):

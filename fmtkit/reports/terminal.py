@@ -419,6 +419,8 @@ def print_row(row: ShownRow, console: Console) -> None:
     _heading(console, f"row {row.place.row:,}, {place(row.place)}")
     for name, value in row.details.items():
         console.print(Text(f"{one_line(name)}: {one_line(str(value), 200)}", style="dim"))
+    if row.images and not any(side.images for side in row.sides):
+        console.print(Text(f"images: {', '.join(row.images)}", style="dim"))
     if row.problem:
         console.print(Text(one_line(row.problem), style="yellow"))
     for side in row.sides:
