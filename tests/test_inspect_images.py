@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 import tiny_vision as vision
 from PIL import Image
 from rich.console import Console
+from test_engines import Pickling
 
-from fmtkit.converting import conversions
+from fmtkit.converting import conversions, ray_engine
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES_FIELD, images_array
@@ -38,6 +39,9 @@ from fmtkit.inspection.survey_record import FindingSummary, Survey
 from fmtkit.inspection.written_rows import write
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import shown_in_parts
+from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.rendering.turn_spans import content_spans
 from fmtkit.reports import html, thumbnails
 from fmtkit.reports.page import packed
 from fmtkit.reports.terminal import print_survey
@@ -448,3 +452,52 @@ def test_a_browser_shows_the_pictures_before_their_placeholders(
         assert wrong == []
     finally:
         browser.close()
+
+
+def test_contents_with_images_are_found_in_what_a_template_writes(folder: Folder) -> None:
+    template = RowTemplate(template_of(folder("qwen2_5_vl")))
+    row = in_memory(vision.image_rows("Conversation", (2,))).to_pylist()[0]
+    row["messages"].insert(
+        0, {"role": "user", "content": f"before {IMAGE} between {IMAGE}{IMAGE} after"}
+    )
+    messages: list[Any] = [shown_in_parts(message) for message in row["messages"]]
+    text = template.render(messages)
+    spans = content_spans(template, messages, None, text)
+    assert None not in spans
+    found = [text[span[0] : span[1]] for span in spans if span]
+    image = "<|vision_start|><|image_pad|><|vision_end|>"
+    said = [message["content"] for message in row["messages"]]
+    assert found == [
+        f"before {image} between {image}{image} after",
+        said[1].replace(IMAGE, ""),
+        said[2],
+    ]
+
+
+def test_workers_in_other_processes_count_the_same(
+    folder: Folder, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = folder("idefics3")
+    monkeypatch.setattr(ray_engine, "Ray", lambda *_: Pickling())
+    threads = inspected(model, pictures, rows=(0,)).as_dict()
+    workers = inspected(model, pictures, rows=(0,), engine="ray").as_dict()
+    assert threads["images"] is not None
+    assert workers == threads
+
+
+def test_targets_with_images_are_measured_with_them(folder: Folder, tmp_path: Path) -> None:
+    rows = sized_rows("Conversation")
+    path = vision.write_image_rows(tmp_path / "rows.parquet", rows)
+    model = folder("llava")
+    texts = [expected(model, row["messages"]) for row in rows]
+    counts = [counted_by_processor(model, text, row) for text, row in zip(texts, rows, strict=True)]
+    options = ConvertOptions(
+        type="openai",
+        to="ms-swift",
+        tokenizer=model,
+        chat_template="tokenizer_default",
+        max_length=min(counts),
+        on_overlong="drop",
+    )
+    report = conversions.convert_to(str(path), str(tmp_path / "out.jsonl"), options).as_dict()
+    assert report["overlong_dropped"] == sum(count > min(counts) for count in counts) == 3
