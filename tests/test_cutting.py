@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of single-byte tokens
 
-from fmtkit.counting.lengths import count_columns
+from fmtkit.counting.lengths import RowLengths, count_columns
 from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.counting.visual_counts import with_images
 from fmtkit.inspection.cutting import CuttingTally
 
 LADDER = (4, 8, 12, 16, 24)
@@ -102,3 +103,21 @@ def test_one_column_is_cut_like_a_row(counter):
     tally.add(count_columns(texts, counter), texts, np.arange(2), counter.tokenizer)
     end = next(c for c in tally.report().cuts if c.way == "truncate-end" and c.max_length == 6)
     assert (end.rows_cut, end.tokens_lost, end.rows_without_end) == (1, 4, 1)
+
+
+@pytest.mark.parametrize("images", [0, 5])
+def test_images_of_a_prompt_are_before_what_two_replies_have_in_common(counter, images):
+    texts = {
+        "prompt": pa.array(["pp"]),
+        "chosen": pa.array(["sssx"]),
+        "rejected": pa.array(["sssy"]),
+    }
+    added = np.array([images])
+    lengths = RowLengths(with_images(count_columns(texts, counter).columns, added))
+    tally = CuttingTally((5, 10))
+    tally.add(lengths, texts, np.arange(1), counter.tokenizer, added)
+    # Two tokens of the prompt, those of its images, and three that agree.
+    agreeing = 5 + images
+    for limit in (5, 10):
+        key = (limit, "truncate-end")
+        assert tally.equal_count.get(key, 0) == int(limit <= agreeing)

@@ -92,6 +92,7 @@ def convert_to(
     options = as_begun(options, [target])
     with session():
         jobs = prepare_all(opened, options)
+        _check_lengths(jobs)
         if len(jobs) > 1 and target.format is None:
             raise OptionError(
                 f"{jobs[0].sources[0].name} and {jobs[1].sources[0].name} make "
@@ -99,6 +100,15 @@ def convert_to(
             )
         jobs = [with_split(job, options) for job in jobs]
         return write_jobs(jobs, target, options, watch, limit=options.limit)
+
+
+def _check_lengths(jobs: Sequence[Job]) -> None:
+    """Raise OptionError where rows would be dropped, or not, by lengths without their images."""
+    why = next((job.uncounted for job in jobs if job.uncounted), "")
+    if why:
+        raise OptionError(
+            f"--max-length and --min-length count the tokens of images, and {why}; leave the length out"
+        )
 
 
 def as_begun(options: ConvertOptions, outputs: Sequence[Destination]) -> ConvertOptions:

@@ -47,7 +47,7 @@ from fmtkit.converting.rendered_texts import check_unrendered, report_of_file
 from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.converting.splitting import Split
 from fmtkit.converting.target_stage import TargetStage
-from fmtkit.converting.text_stage import TextStage
+from fmtkit.converting.text_stage import TextStage, with_images
 from fmtkit.converting.token_stage import TokenStage
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.converting.unread_columns import (
@@ -109,6 +109,8 @@ class Job:
     """Schema of the tables that `stream` yields, with its carried columns still named as such."""
     images: ImageStage | None = None
     """How the images of rows are read; None where rows have none."""
+    uncounted: str = ""
+    """Why lengths do not include the tokens of images, where lengths are counted."""
     split: Split | None = None
     replayed: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the report on repaired rows (`fmtkit.converting.replay`)."""
@@ -302,7 +304,8 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         # Files of the same layout share a plan, and what is learned from one applies to the next.
         plans.append(plans[-1] if plans and plans[-1] == plan else plan)
     canonical = _canonical_schema(converter, resolved[0], table, kept, images=shown is not None)
-    text = _stage(name, converter, table, canonical, settings)
+    stage = _stage(name, converter, table, canonical, settings)
+    text, uncounted = (stage, "") if shown is None else _with_images(stage, settings)
     if not settings.allow_rendered and _renders(text, settings):
         template = text.template.name if text.template else "the model's template"
         for source, converter, options, sample in zip(
@@ -323,6 +326,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         canonical,
         text.schema(canonical),
         images=_image_stage(sources, settings) if shown is not None else None,
+        uncounted=uncounted,
         open_columns=found,
         open_keys=_open_keys(
             converters, resolved, [without(rows, settings.ignore) for rows in samples], settings
@@ -423,6 +427,17 @@ def _stage(
     else:
         stage = TextStage.of(name, converter, table, _as_messages(settings, name, converter))
     return _as_target(stage, table, canonical, settings)
+
+
+def _with_images(text: Stage, settings: RowOptions) -> tuple[Stage, str]:
+    """Return the stage whose lengths include images; where they cannot, the same stage and why."""
+    stage = text.before if isinstance(text, TargetStage) else text
+    if not isinstance(stage, TextStage):
+        return text, ""
+    counting = with_images(stage, settings.tokenizer)
+    if isinstance(counting, str):
+        return text, counting
+    return replace(text, before=counting) if isinstance(text, TargetStage) else counting, ""
 
 
 def _written_columns(

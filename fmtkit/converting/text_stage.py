@@ -15,6 +15,7 @@ from fmtkit.converting.typenames import TypeName
 from fmtkit.core import buffers
 from fmtkit.core.errors import OptionError
 from fmtkit.core.forks import refuse_lost_threads
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import (
     DIALOG_COLUMNS,
     TEXT_NAMES,
@@ -25,6 +26,7 @@ from fmtkit.core.tables import (
     Stepwise,
     Table,
     Tokens,
+    has_images,
     is_carried,
 )
 from fmtkit.formats.registry import Converter
@@ -283,6 +285,22 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
     return limit
 
 
+def with_images(stage: TextStage, folder: str | None) -> "TextStage | str":
+    """Return the stage with lengths that include images, or why they cannot be counted.
+
+    `folder` is the model's, of which the tokenizer is.
+    """
+    if stage.limit is None:
+        return stage
+    from fmtkit.counting.visual_counts import visual_counter
+
+    image = stage.template.compiled.image if stage.template is not None else None
+    counter = visual_counter(folder or "", stage.limit.tokenizer, image)
+    if isinstance(counter, str):
+        return counter
+    return replace(stage, limit=replace(stage.limit, visual=counter))
+
+
 def _limited(done: Done, limit: "LengthLimit", stage: TextStage, table: pa.Table) -> Done:
     """Keep, drop or truncate overlong rows as the limit says, and refuse those that are too short.
 
@@ -348,11 +366,13 @@ def _attended(table: pa.Table) -> np.ndarray:
 
 
 def _texts_of(done: Done) -> dict[str, pa.Array]:
+    """Return the texts of rows, and their images, by name."""
     names = [
         n
         for n in done.table.schema.names
         if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
     ]
+    names += [IMAGES] if has_images(done.table.schema) else []
     return {name: buffers.whole(done.table.column(name)) for name in names}
 
 

@@ -1,7 +1,7 @@
 """The length limit: longer rows are kept, dropped, truncated or refused.
 
-Lengths are those of the rendered text, with the special tokens of the template; that of a pair is the longer
-one of prompt+chosen and prompt+rejected.
+Lengths are those of the rendered text, with the special tokens of the template, and of its images; that of a
+pair is the longer one of prompt+chosen and prompt+rejected.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,11 @@ from threading import local
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
 from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.counting.visual_counts import VisualCounter, count_images, with_images
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.segment_tokens import segment_tokens
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -33,6 +35,8 @@ class LengthLimit(PickledByFields):
     """Whether rows are truncated; else those are refused that the trainer's truncation would empty."""
     fewest: int = 0
     """Minimum number of tokens of a row."""
+    visual: VisualCounter | None = None
+    """How the images of rows are counted; None where there are none, or no rule for them."""
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -55,13 +59,18 @@ class LengthLimit(PickledByFields):
         return np.flatnonzero(self.lengths(texts).longest < self.fewest)
 
     def lengths(self, texts: Mapping[str, pa.Array]) -> RowLengths:
-        """Count the tokens of text columns; steps are counted one by one and added."""
+        """Count the tokens of text columns; steps are counted one by one and added, images too."""
         if not hasattr(self._counters, "mine"):
             # A counter's memo is for one thread.
             self._counters.mine = TokenCounter(self.tokenizer, threads=1)
         counter: TokenCounter = self._counters.mine
+        texts = dict(texts)
+        images = texts.pop(IMAGES, None)
         plain = {name: array for name, array in texts.items() if not _is_list(array)}
         counted = count_columns(plain, counter)
+        if images is not None and self.visual is not None:
+            added = count_images(images, self.visual).added
+            return RowLengths(with_images(counted.columns, added))
         steps = [count_lists(array, counter) for array in texts.values() if _is_list(array)]
         if not steps:
             return counted

@@ -77,6 +77,14 @@ class SameImages:
             self._first = digest
         self._differ = digest != self._first
 
+    def absorb(self, other: "SameImages") -> None:
+        """Add the images that another has looked at."""
+        if self.count and other.count:
+            self._differ |= other._differ or self._first != other._first
+        elif other.count:
+            self._first, self._differ = other._first, other._differ
+        self.count += other.count
+
     @property
     def are_equal(self) -> bool:
         """Return whether there are two images or more, and no two differ."""

@@ -200,6 +200,21 @@ ADVICE: dict[str, Advice] = {
         "pad rows on the right, or not at all: strided EBFT refuses others",
         "error",
     ),
+    "image_refused": Advice(
+        "the model's processor refuses the size of an image",
+        "crop or resize these images, or drop the rows: training ends at the first of them",
+        "error",
+    ),
+    "same_images": Advice(
+        "all images are the same bytes: a placeholder, or a broken export",
+        "look at the images and at the file that they came from: nothing is learned from them",
+        "error",
+    ),
+    "image_losses": Advice(
+        "images of which a model sees less than there is: frames, transparency, colours, or size",
+        "the details say what becomes of them; convert what matters to RGB of 8 bits",
+        "warning",
+    ),
     "nothing_trained": Advice(
         "no token of the row is trained",
         "drop the row, or look at its reply and labels",

@@ -13,13 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.converting.control_tokens import written_by
+from fmtkit.core.tables import has_images
 from fmtkit.counting import lengths
 from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
+from fmtkit.counting.visual_counts import VisualCounter, with_images
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
 from fmtkit.inspection.cutting import CuttingTally
 from fmtkit.inspection.dialog_shapes import DialogShapes
 from fmtkit.inspection.findings import Findings
 from fmtkit.inspection.fingerprints import hash_columns
+from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masks import USUAL, Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.source_columns import ColumnCounts
@@ -49,6 +52,7 @@ class RowStatistics:
     """Rows whose lengths were counted."""
     cutting: CuttingTally | None = None
     anchors: AnchorTally = field(default_factory=AnchorTally)
+    images: ImageTally = field(default_factory=ImageTally)
     refusals: Counter[str] = field(default_factory=Counter)
     """What the template said -> rows."""
     lines: dict[int, int | None] = field(default_factory=dict)
@@ -65,6 +69,7 @@ class RowStatistics:
         if self.cutting is not None and other.cutting is not None:
             self.cutting.absorb(other.cutting, first)
         self.anchors.absorb(other.anchors)
+        self.images.absorb(other.images)
         self.refusals.update(other.refusals)
         self.lines |= {row + first: line for row, line in other.lines.items()}
 
@@ -80,6 +85,8 @@ class Viewer:
     stride: int = 1
     """Lengths are counted for every n-th row."""
     masking: Masking = USUAL
+    visual: VisualCounter | None = None
+    """How the tokens of images are counted; None where they are not."""
 
     def empty(self) -> RowStatistics:
         """Return the statistics of no row."""
@@ -99,7 +106,11 @@ class Viewer:
         statistics.shapes.add(table)
         written = write(table, self.template)
         self._note(statistics, written, table, records)
-        self._count(statistics, _every(written, self.stride), table, records, counter)
+        added = np.zeros(table.num_rows, np.int64)
+        if has_images(table.schema):
+            images = statistics.images.add(table, self.visual, statistics.findings, records)
+            added = images.added
+        self._count(statistics, _every(written, self.stride), table, records, counter, added)
         return statistics
 
     def _note(
@@ -134,7 +145,9 @@ class Viewer:
         table: pa.Table,
         records: Ints,
         counter: lengths.Counter,
+        added: Ints,
     ) -> None:
+        """Count the lengths of rows; `added` are the tokens of each row's images."""
         found = dict(count_columns(written.texts, counter).columns) if written.texts else {}
         for name, lists in written.lists.items():
             counts = count_lists(lists, counter)
@@ -148,6 +161,9 @@ class Viewer:
             found["input_ids"] = self._place(statistics, table, records)[written.kept]
         if not found:
             return
+        added = added[written.kept]
+        if added.any():
+            found = with_images(found, added)
         measured = RowLengths(found)
         self._count_tools(found, table, written, counter)
         for name, counts in found.items():
@@ -157,7 +173,7 @@ class Viewer:
             statistics.findings.add_sides(found["chosen"], found["rejected"])
         if statistics.cutting is not None and self.tokenizer is not None:
             rows = records[written.kept]
-            statistics.cutting.add(measured, dict(written.texts), rows, self.tokenizer)
+            statistics.cutting.add(measured, dict(written.texts), rows, self.tokenizer, added)
 
     def _place(self, statistics: RowStatistics, table: pa.Table, records: Ints) -> Ints:
         """Count the anchors of tokenised rows, and return the rows' tokens without padding."""

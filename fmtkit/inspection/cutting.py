@@ -72,9 +72,17 @@ class CuttingTally:
     equal_count: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(
-        self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints, tokenizer: Tokenizer
+        self,
+        lengths: RowLengths,
+        texts: dict[str, pa.Array],
+        rows: Ints,
+        tokenizer: Tokenizer,
+        images: Ints | None = None,
     ) -> None:
-        """Add a batch; `rows` are the numbers of its rows in the input."""
+        """Add a batch; `rows` are the numbers of its rows in the input, `images` the tokens of their images.
+
+        The lengths include these, the texts do not.
+        """
         longest, sides = lengths.longest, [lengths.columns[side] for side in lengths.sides]
         total = np.sum(sides, axis=0)
         for side in sides:
@@ -89,7 +97,8 @@ class CuttingTally:
             self.prompts.add(prompt)
             self.replies.add(np.min([side - prompt for side in sides], axis=0))
         if "chosen" in texts:
-            self._add_equal(lengths, texts, rows, tokenizer)
+            images = np.zeros(len(rows), np.int64) if images is None else images
+            self._add_equal(lengths, texts, rows, tokenizer, images)
 
     def absorb(self, other: "CuttingTally", first: int) -> None:
         """Add the rows of another tally, whose row 0 is row `first` here."""
@@ -108,7 +117,12 @@ class CuttingTally:
             kept.extend(row + first for row in other.equal[key][: EXAMPLES - len(kept)])
 
     def _add_equal(
-        self, lengths: RowLengths, texts: dict[str, pa.Array], rows: Ints, tokenizer: Tokenizer
+        self,
+        lengths: RowLengths,
+        texts: dict[str, pa.Array],
+        rows: Ints,
+        tokenizer: Tokenizer,
+        images: Ints,
     ) -> None:
         """Find pairs that become equal: those that agree in at least this many first or last tokens."""
         prompt, chosen, rejected = (texts[name] for name in ("prompt", "chosen", "rejected"))
@@ -127,6 +141,8 @@ class CuttingTally:
                 asked = prompt[i].as_py()
                 one, other = (asked + side[i].as_py() for side in (chosen, rejected))
                 agree[i] = _agreement(tokenizer, one, other, way)
+                # Images are in the prompt, which both sides begin with.
+                agree[i] += images[i] if way == "truncate-end" else 0
             for limit in self.ladder:
                 equal = rows[(agree >= limit) & (shorter >= limit)]
                 key = (limit, way)

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SPOKEN
-from fmtkit.core.tables import DIALOG_COLUMNS
+from fmtkit.core.tables import DIALOG_COLUMNS, has_images
 from fmtkit.inspection import secret_texts
 from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
 from fmtkit.inspection.directions import Directions
-from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, mixed
+from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, hash_images, mixed
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -74,6 +75,8 @@ class Findings:
             return
         self.rows += table.num_rows
         hashes = {n: hash_column(table[n]) for n in table.column_names if n in COMPARED}
+        if has_images(table.schema):
+            _tell_images_apart(table, hashes)
         self._add_dialogs(table, rows)
         self._add_pairs(table, rows, hashes)
         self._add_labels(table, rows)
@@ -231,6 +234,14 @@ class Findings:
     ) -> Finding:
         share = count / self.rows if self.rows else 0.0
         return Finding(code, count, share, tuple(rows), details or {})
+
+
+def _tell_images_apart(table: pa.Table, hashes: dict[str, Hashes]) -> None:
+    """Let rows and their prompts be equal only if their images are: many ask the same of every image."""
+    images = hash_images(table[IMAGES].combine_chunks())
+    name = "prompt" if "prompt" in hashes else "messages"
+    if name in hashes:
+        hashes[name] = mixed([hashes[name], images])
 
 
 def _texts(table: pa.Table) -> list[pa.Array]:

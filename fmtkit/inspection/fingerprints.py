@@ -7,6 +7,7 @@ temporary files, divided by their first bits, so that each file can be searched 
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core.message_keys import MARKS
+from fmtkit.counting.visual_counts import images_of
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -148,6 +150,15 @@ def hash_column(column: pa.ChunkedArray) -> Hashes:
     texts = pl.from_arrow(_as_text(column.combine_chunks()))
     assert isinstance(texts, pl.Series)
     hashes: Hashes = texts.hash(0).to_numpy()
+    return hashes
+
+
+def hash_images(images: pa.Array) -> Hashes:
+    """Hash the images of each row (`core.image_columns`): their bytes, or their paths."""
+    rows: list[list[str]] = [[] for _ in range(len(images))]
+    for row, data, path in images_of(images):
+        rows[row].append(path or "" if data is None else blake2b(data, digest_size=16).hexdigest())
+    hashes: Hashes = pl.Series([TURN.join(row) for row in rows], dtype=pl.String).hash(0).to_numpy()
     return hashes
 
 

@@ -25,6 +25,7 @@ from fmtkit.converting.task_work import check_places
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.core.secret_keys import beginning
 from fmtkit.core.tables import carried
+from fmtkit.counting.visual_counts import visual_counter
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
@@ -52,6 +53,7 @@ from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.source import Source
 from fmtkit.tokenizers import tokens
+from fmtkit.tokenizers.tokens import Tokenizer
 
 SPLIT_WORDS = {
     "train": "train",
@@ -151,6 +153,9 @@ def _run(
         _stride(opened, options.sample),
         masking,
     )
+    if job.images is not None and tokenizer is not None and options.tokenizer:
+        viewer, more = _with_images(viewer, options.tokenizer, tokenizer)
+        notes = [*notes, *more]
     seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer), watch)
     shown = RowViewer(
         job.table.name(),
@@ -170,6 +175,15 @@ def _run(
     if options.type is None:
         survey = _without_type(survey, opened)
     return Inspection(survey, fetch, shown, seen.statistics)
+
+
+def _with_images(viewer: Viewer, folder: str, tokenizer: Tokenizer) -> tuple[Viewer, list[str]]:
+    """Return what counts the tokens of images too, or a note on why they are not counted."""
+    image = viewer.template.compiled.image if viewer.template is not None else None
+    counter = visual_counter(folder, tokenizer, image)
+    if isinstance(counter, str):
+        return viewer, [f"lengths do not include images: {counter}"]
+    return replace(viewer, visual=counter), []
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:
@@ -238,7 +252,7 @@ def _mixed(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...
 def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[str, Any]:
     """Return what the first rows say: the best guess, how sure it is, its command, and the rows."""
     firsts = next((rows for rows in opened.samples if rows), [])[:FIRST_ROWS]
-    texts = (json.dumps(row, ensure_ascii=False, default=str) for row in firsts)
+    texts = (json.dumps(row, ensure_ascii=False, default=_in_words) for row in firsts)
     shown = tuple(beginning(text, RAW_SHOWN) for text in texts)
     if best is None:
         return {"first_rows": shown, "guessed": chosen is None}
@@ -252,6 +266,11 @@ def _first_look(opened: Opened, best: Guess | None, chosen: str | None) -> dict[
         "first_rows": shown,
         "guessed": chosen is None,
     }
+
+
+def _in_words(value: object) -> str:
+    """Return a value that JSON does not have: of bytes, such as those of an image, only their number."""
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
 def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeName, Job] | None:

@@ -2,19 +2,22 @@
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SAYING, SPOKEN
 from fmtkit.core.secret_keys import beginning, hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
+from fmtkit.inspection.shown_images import BARE, ShownImage, bare, labels_of, shown_in
 from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_plain_prompt
+from fmtkit.rendering.content_parts import shown_in_parts
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -53,6 +56,8 @@ class ShownSide:
     windows: tuple[tuple[int, int], ...]
     """Spans of tokens that strided EBFT regenerates; each begins at its anchor."""
     notes: tuple[str, ...]
+    images: tuple[ShownImage, ...] = ()
+    """The images of the text, in order."""
 
     @property
     def generated_tokens(self) -> int:
@@ -75,6 +80,8 @@ class ShownRow:
     """Why there are no tokens: no tokenizer, no template, or what the template said."""
     details: Mapping[str, Any]
     """Other values of the row: label, margin, labels, scores, answer."""
+    images: tuple[str, ...] = ()
+    """What each image of the row is."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +95,17 @@ class RowViewer:
 
     def show(self, row: Mapping[str, Any], place: Place) -> tuple[ShownRow, tuple[Masked, ...]]:
         """Show a row; the masks are returned as well, to be counted."""
+        labels, details = labels_of(row), details_of(row)
         try:
             masked = self._mask(row)
         except FmtkitError as error:
-            return ShownRow(place, bare_sides(row), str(error), details_of(row)), ()
+            return ShownRow(place, bare_sides(row, labels), str(error), details, labels), ()
         if not masked:
             reason = "tokens need a tokenizer: --tokenizer DIR or ID"
-            return ShownRow(place, bare_sides(row), reason, details_of(row)), ()
-        sides = tuple(_side(one) for one in masked)
-        return ShownRow(place, sides, None, details_of(row)), masked
+            return ShownRow(place, bare_sides(row, labels), reason, details, labels), ()
+        written = self.template.template.compiled.image if labels and self.template else ""
+        sides = tuple(_side(one, written, labels) for one in masked)
+        return ShownRow(place, sides, None, details, labels), masked
 
     def _mask(self, row: Mapping[str, Any]) -> tuple[Masked, ...]:
         if self.tokenizer is None:
@@ -106,7 +115,20 @@ class RowViewer:
             if self.table in ANSWERLESS:
                 return (mask_plain_prompt(row["prompt"], self.tokenizer),)
             row, template = as_messages(row), identity()
+        elif row.get(IMAGES) is not None:
+            row = _in_parts(row)
         return mask_row(row, self.table, self.tokenizer, template, self.masking)
+
+
+def _in_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with images, the contents that show them in parts."""
+    dialogs = ((name, row.get(name)) for name in DIALOGS)
+    shown = {
+        name: [shown_in_parts(message) for message in dialog]
+        for name, dialog in dialogs
+        if isinstance(dialog, list)
+    }
+    return {**row, **shown}
 
 
 def without_secrets(row: ShownRow) -> ShownRow:
@@ -135,7 +157,7 @@ def _without_secrets(side: ShownSide) -> ShownSide:
     return replace(side, text=hidden(side.text), ids=ids, notes=tuple(map(hidden, side.notes)))
 
 
-def _side(one: Masked) -> ShownSide:
+def _side(one: Masked, written: str, labels: Sequence[str]) -> ShownSide:
     spans = runs(one.trained)
     return ShownSide(
         one.side,
@@ -148,6 +170,7 @@ def _side(one: Masked) -> ShownSide:
         one.labels,
         one.windows,
         one.notes,
+        shown_in(one.text, written, labels),
     )
 
 
@@ -157,8 +180,13 @@ def runs(flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> tuple[tuple[int, int],
     return tuple(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def bare_sides(row: Mapping[str, Any]) -> tuple[ShownSide, ...]:
-    """Write a row's messages out with their roles, where no template does."""
+def bare_sides(row: Mapping[str, Any], images: Sequence[str] = ()) -> tuple[ShownSide, ...]:
+    """Write a row's messages out with their roles, where no template does; `images` says what they are."""
+    sides = _bare_sides(row)
+    return tuple(replace(side, images=shown_in(side.text, BARE, images)) for side in sides)
+
+
+def _bare_sides(row: Mapping[str, Any]) -> tuple[ShownSide, ...]:
     context = _plain(row.get("prompt"))
     names = [name for name in ("chosen", "rejected", "completion") if row.get(name) is not None]
     if names:
@@ -183,7 +211,8 @@ def _plain(dialog: Any) -> str:
 
 
 def _said(message: Mapping[str, Any]) -> str:
-    return "\n".join(message[key] for key in dict.fromkeys((*SPOKEN, *SAYING)) if message.get(key))
+    keys = dict.fromkeys((*SPOKEN, *SAYING))
+    return "\n".join(bare(message[key]) for key in keys if message.get(key))
 
 
 NO_DETAILS = frozenset(
@@ -197,6 +226,7 @@ NO_DETAILS = frozenset(
         "replies",
         "segments",
         "ends",
+        IMAGES,
     }
 )
 

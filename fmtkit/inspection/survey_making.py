@@ -109,7 +109,8 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
         _note_equal(statistics, cutting)
     found = {one.name: one.could_be for one in fetch.job.open_columns}
     keys = fetch.job.open_keys
-    findings = (*statistics.findings.result(), *_unread(ledger, found), *_of_keys(keys))
+    found_in_rows = statistics.images.detailed(statistics.findings.result())
+    findings = (*found_in_rows, *_unread(ledger, found), *_of_keys(keys))
     seen = _look_closely(statistics, fetch, rows, findings, options)
     findings = (*findings, *seen.tally.findings())
     tallies = sorted(statistics.tallies.items(), key=_order)
@@ -147,6 +148,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
             _found(finding, fetch, statistics.lines | seen.lines) for finding in findings
         ),
         shown=tuple(seen.shown),
+        images=statistics.images.summary(),
         notes=tuple(_notes(statistics, fetch, viewer)),
         open_columns=(
             *(one for one in fetch.job.open_columns if one.name in ledger.unread),
@@ -385,6 +387,8 @@ def _notes(statistics: RowStatistics, fetch: RowFetch, viewer: Viewer) -> list[s
         )
     if viewer.template is None and viewer.tokenizer is not None and statistics.shapes.roles:
         notes.append("lengths count only the contents: there is no template that writes the turns")
+    if viewer.visual is not None and statistics.images.rows:
+        notes.append("lengths include the tokens of images; masks show an image as its placeholder")
     for message, count in statistics.refusals.most_common(3):
         notes.append(f"the template refuses {count:,} rows: {message}")
     if any(source.once for source in fetch.job.sources):

@@ -17,6 +17,7 @@ from fmtkit.counting.lengths import Lengths
 from fmtkit.formats.table_schemas import DRAFT
 from fmtkit.inspection.anchor_counts import AnchorSummary
 from fmtkit.inspection.cutting import Cutting
+from fmtkit.inspection.image_tally import ImageSummary
 from fmtkit.inspection.mask_summary import MaskSummary
 from fmtkit.inspection.shown_rows import Place, ShownRow
 from fmtkit.inspection.source_columns import ColumnSummary
@@ -117,6 +118,8 @@ class Survey:
     """Columns that the type does not read and that could hold something to train on."""
     readings: tuple[Reading, ...] = ()
     """Commands that read them, carry them through, or ignore them."""
+    images: ImageSummary | None = None
+    """The images of the rows; None where the table has none."""
 
     @property
     def verdict(self) -> Verdict:

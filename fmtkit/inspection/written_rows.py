@@ -12,9 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.columns.flat_messages import flatten, keys_of
+from fmtkit.core.message_keys import IMAGE, in_parts
+from fmtkit.core.tables import has_images
 from fmtkit.inspection.dialog_shapes import dialog_names
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.rendering.content_parts import Cuts
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,8 +65,9 @@ def _is_text(table: pa.Table, name: str) -> bool:
 def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Written:
     tools = table["tools"] if "tools" in table.column_names else None
     replies = {name: table[name] for name in REPLIES if name in dialogs}
+    cuts = _cuts(table, dialogs) if has_images(table.schema) else None
     if replies:
-        pair = chat.render_reply(template, table["prompt"], replies, tools=tools)
+        pair = chat.render_reply(template, table["prompt"], replies, tools=tools, cuts=cuts)
         texts, failures, warnings = (
             {"prompt": pair.prompt, **pair.replies},
             pair.failures,
@@ -71,12 +76,24 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
     else:
         name = "messages" if "messages" in dialogs else "prompt"
         asks = name == "prompt"
-        one = chat.render(template, table[name], add_generation_prompt=asks, tools=tools)
+        one = chat.render(template, table[name], add_generation_prompt=asks, tools=tools, cuts=cuts)
         texts, failures, warnings = {name: one.text}, one.failures, one.warnings
     kept = np.delete(np.arange(table.num_rows), sorted({f.row for f in failures}))
     if failures:
         texts = {name: text.take(pa.array(kept)) for name, text in texts.items()}
     return Written(kept, texts, {}, tuple(failures), warnings)
+
+
+def _cuts(table: pa.Table, dialogs: list[str]) -> Mapping[int, Cuts]:
+    """Return every content of rows with images in parts, as trainers get them (`core.tables.written`)."""
+    found: dict[int, dict[str, tuple[str, ...]]] = {}
+    for name in dialogs:
+        flat = flatten(table.column(name))
+        contents = keys_of(flat.messages)["content"].to_pylist()
+        for row, text in zip(flat.rows.tolist(), contents, strict=True):
+            if text is not None:
+                found.setdefault(row, {})[text] = tuple(in_parts(text)) or ("",)
+    return found
 
 
 def _lists(table: pa.Table, kept: Ints) -> dict[str, pa.ListArray]:
@@ -105,8 +122,9 @@ def _joined_replies(replies: pa.ListArray) -> pa.ListArray:
 
 
 def contents(dialogs: pa.ListArray) -> pa.Array:
-    """Join the contents of each row's messages by line breaks."""
+    """Join the contents of each row's messages by line breaks, without the marks of images."""
     sizes = pc.fill_null(pc.list_value_length(dialogs), 0).to_numpy().astype(np.int64)
     offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int64())
     said = pc.fill_null(pc.list_flatten(dialogs).field("content"), "").cast(pa.large_string())
+    said = pc.replace_substring(said, IMAGE, "")
     return pc.binary_join(pa.LargeListArray.from_arrays(offsets, said), BREAK)

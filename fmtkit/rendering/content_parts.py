@@ -10,14 +10,17 @@ once, with both forms.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import Any, Protocol
 
+from fmtkit.columns.image_values import is_image_part
 from fmtkit.columns.strict_kinds import texts_of
+from fmtkit.core.message_keys import ImageMark, in_parts
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.tracing import Fault, Request
 
 Cuts = Mapping[str, tuple[str, ...]]
-"""Joined text -> the parts that it came in, for the contents of one row."""
+"""Joined text -> the parts that it came in, for the contents of one row; an ImageMark is an image."""
 
 
 class Form(Enum):
@@ -109,6 +112,62 @@ def _writes(
     written = template.render([Request(messages, None, generation_prompt=False)])[0]
     said = written.casefold() if isinstance(written, str) else _MARK
     return _MARK not in said and all(word in said for word in wanted)
+
+
+def part(piece: str) -> dict[str, str]:
+    """Return a piece of a content as a template gets it: an image, or a text."""
+    return {"type": "image"} if isinstance(piece, ImageMark) else text_part(piece)
+
+
+def shows_images(content: Any) -> bool:
+    """Return whether a content, a text or parts, has an image among its parts."""
+    return isinstance(content, list) and any(map(is_image_part, content))
+
+
+def shown_in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message of a row with images: a content that shows some in parts, others as texts."""
+    content = message.get("content")
+    pieces = in_parts(content) if isinstance(content, str) else []
+    if not any(isinstance(piece, ImageMark) for piece in pieces):
+        return dict(message)
+    return {**message, "content": [part(piece) for piece in pieces]}
+
+
+NO_IMAGES = "the template writes no images; take that of the vision model (its --tokenizer has it)"
+
+
+def image_text(template: Renders, forms: Forms) -> str:
+    """Return what a template writes for an image in what a user says; an empty text if nothing."""
+    if forms.of("user") is Form.TEXT:
+        return ""
+    before, after = (text_part(_WORD.format(number)) for number in range(2))
+    for roles in _TRIED:
+        others = [in_form({"role": role, "content": _WORD.format(role)}, forms) for role in roles]
+        asked = [[before, after], [before, {"type": "image"}, after]]
+        bare, shown = template.render(
+            [
+                Request(
+                    [{**m, "content": parts} if m["role"] == "user" else m for m in others],
+                    None,
+                    generation_prompt=False,
+                )
+                for parts in asked
+            ]
+        )
+        if isinstance(bare, str) and isinstance(shown, str):
+            return _inserted(bare, shown)
+    return ""
+
+
+def _inserted(bare: str, whole: str) -> str:
+    """Return what the one text has more than the other, between what both begin and end with."""
+    start = _agreeing(bare, whole)
+    end = _agreeing(bare[start:][::-1], whole[start:][::-1])
+    return whole[start : len(whole) - end]
+
+
+def _agreeing(one: str, two: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
 
 
 def in_form(message: Mapping[str, Any], forms: Forms) -> dict[str, Any]:

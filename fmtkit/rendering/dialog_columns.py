@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from fmtkit.columns.flat_messages import flatten, keys_of
 from fmtkit.core.buffers import Bools, Int64s, numbers, texts, validity
-from fmtkit.core.message_keys import SEEN, TEXT_KEYS, for_template
-from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms
+from fmtkit.core.message_keys import SEEN, TEXT_KEYS, ImageMark, for_template
+from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms, part
 from fmtkit.rendering.jinja_environment import text_part, write_json
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.tool_columns import (
@@ -36,7 +36,8 @@ class DialogColumn:
     """One conversation for each row: the messages of row i are those from starts[i] to ends[i].
 
     A template gets a content as its text, as a list of one part (`in_part`), or as several `parts`,
-    by message.
+    by message; one with images always as `parts`. `images` are the messages that show some, `unseen` those
+    of them whose role has contents of text only.
     """
 
     starts: Int64s
@@ -47,6 +48,8 @@ class DialogColumn:
     columns: dict[str, TextColumn]
     in_part: Bools
     parts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    images: frozenset[int] = frozenset()
+    unseen: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -82,7 +85,7 @@ class DialogColumn:
                 texts[key] = column.text(index)
         made = for_template(texts)
         if index in self.parts:
-            made["content"] = [text_part(text) for text in self.parts[index]]
+            made["content"] = [part(piece) for piece in self.parts[index]]
         elif self.in_part[index]:
             made["content"] = [text_part(made["content"])]
         return made
@@ -130,6 +133,10 @@ class DialogColumn:
         """Return which rows have a content of several parts, or of none."""
         return self._with_any(np.array(sorted(self.parts), np.int64))
 
+    def with_images(self, *, unseen: bool = False) -> Bools:
+        """Return which rows show images; with `unseen`, in contents that are text only."""
+        return self._with_any(np.array(sorted(self.unseen if unseen else self.images), np.int64))
+
     def _with_any(self, messages: Int64s) -> Bools:
         found: Bools = np.searchsorted(messages, self.ends) > np.searchsorted(messages, self.starts)
         return found
@@ -153,7 +160,18 @@ def dialog_column(
     ends = flat.starts + flat.sizes
     in_part = np.zeros(len(roles), np.bool_)
     made = DialogColumn(flat.starts, ends, flat.valid, roles, names, columns, in_part)
-    return made if forms == TEXTS else _in_parts(made, forms, cuts or {})
+    cuts = cuts or {}
+    if forms == TEXTS and not any(_shows_images(one) for one in cuts.values()):
+        return made
+    return _in_parts(made, forms, cuts)
+
+
+def _shows_images(cuts: Cuts) -> bool:
+    return any(any(map(_is_image, parts)) for parts in cuts.values())
+
+
+def _is_image(piece: str) -> bool:
+    return isinstance(piece, ImageMark)
 
 
 def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> DialogColumn:
@@ -161,19 +179,33 @@ def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> D
     contents = dialog.columns["content"]
     # The last one is that of a message without a role (NO_ROLE).
     by_role = [forms.of(name) for name in (*dialog.role_names, None)]
-    found = {}
+    found: dict[int, tuple[str, ...]] = {}
+    images, unseen = set(), set()
     for row, known in cuts.items():
+        with_images = _shows_images(known)
         for index in range(int(dialog.starts[row]), int(dialog.ends[row])):
             takes_text = by_role[int(dialog.roles[index])] is Form.TEXT
-            if takes_text or not contents.present[index]:
+            if not contents.present[index] or (takes_text and not with_images):
                 continue
-            if (text := contents.text(index)) in known:
-                found[index] = known[text]
-    several = {index: parts for index, parts in found.items() if len(parts) != 1}
+            parts = known.get(contents.text(index))
+            if with_images and parts is not None and any(map(_is_image, parts)):
+                images.add(index)
+                unseen |= {index} if takes_text else set()
+            if parts is not None and not takes_text:
+                found[index] = parts
+    several = {
+        index: parts for index, parts in found.items() if len(parts) != 1 or _is_image(parts[0])
+    }
     in_part = np.array([form is Form.PARTS for form in by_role])[dialog.roles] & contents.present
     in_part[[index for index in found if index not in several]] = True
     in_part[list(several)] = False
-    return replace(dialog, in_part=in_part, parts=several)
+    return replace(
+        dialog,
+        in_part=in_part,
+        parts=several,
+        images=frozenset(images),
+        unseen=frozenset(unseen),
+    )
 
 
 def _string(array: pa.Array) -> pa.Array:

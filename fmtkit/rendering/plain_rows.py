@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from fmtkit.core.buffers import Int64s
+from fmtkit.core.message_keys import ImageMark
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn, signature
 from fmtkit.rendering.jinja_environment import text_part
@@ -154,14 +155,15 @@ class PlainRows:
         return [slot for slot in slots if slot not in found.whole and slot not in found.pieces]
 
     def _said(self, row: int) -> dict[Slot, str]:
-        """Return a row's texts by slot, trimmed; a content in parts has a slot for each of them."""
+        """Return a row's texts by slot, trimmed; a content in parts has a slot for each of its texts."""
         said: dict[Slot, str] = {}
         for slot in spoken(signature(self.dialogs, row), range(len(self.dialogs))):
             dialog = self.dialogs[slot.dialog]
             place = int(dialog.starts[row]) + slot.message
             if slot.key == "content" and place in dialog.parts:
                 for number, part in enumerate(dialog.parts[place]):
-                    said[part_slot(slot.dialog, slot.message, number)] = part.strip()
+                    if not isinstance(part, ImageMark):
+                        said[part_slot(slot.dialog, slot.message, number)] = part.strip()
             else:
                 said[slot] = dialog.columns[slot.key].text(place).strip()
         return said
@@ -238,7 +240,10 @@ def _marked(
         slots = [Slot(dialog, number, "content")]
         if slots[0] not in symbols:
             slots = [part_slot(dialog, number, part) for part in range(len(parts))]
-        known["content"] = [text_part(symbols[slot]) for slot in slots]
+        known["content"] = [
+            text_part(symbols[slot]) if "text" in part else part
+            for part, slot in zip(parts, slots, strict=True)
+        ]
     return known
 
 

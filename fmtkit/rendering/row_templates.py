@@ -17,7 +17,7 @@ from fmtkit.core.errors import TemplateError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.content_parts import in_form
+from fmtkit.rendering.content_parts import NO_IMAGES, Form, Forms, in_form, shows_images
 from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START
 from fmtkit.rendering.render_plan import Output
 from fmtkit.rendering.tracing import Fault, Interpreter, Request
@@ -77,8 +77,15 @@ class RowTemplate:
         self, messages: list[Message], tools: str | None, *, generation_prompt: bool
     ) -> Request:
         forms = self.template.compiled.forms
+        if any(self._lacks_images(message, forms) for message in messages):
+            raise TemplateError(NO_IMAGES)
         opened = [in_form(for_template(message), forms) for message in messages]
         return Request.of(opened, tools, generation_prompt)
+
+    def _lacks_images(self, message: Message, forms: Forms) -> bool:
+        if not shows_images(message.get("content")):
+            return False
+        return forms.of(message.get("role")) is Form.TEXT or not self.template.compiled.image
 
     def _marked(self, request: Request) -> Output:
         if isinstance(self._marking, Interpreter):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fmtkit.core.buffers import Bools, Int64s, sample_of, validity
+from fmtkit.rendering.content_parts import NO_IMAGES
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn
 from fmtkit.rendering.plain_rows import PlainRow, PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
@@ -22,6 +23,7 @@ SAMPLE = 1_000
 
 NO_MESSAGE = Problem("template_error", "there is no message to render")
 NO_TOOL_CALLS = Problem("unsupported", "the template has no place for tool calls")
+UNSEEN = Problem("template_error", NO_IMAGES)
 
 
 @dataclass
@@ -46,7 +48,7 @@ def render_batch(
     batch = Batch(dialogs, tools)
     traced = TracedRows(plan, batch, training)
     single = PlainRows(compiled.engine, plan, batch, training.engine if training else None)
-    rows, refused = _candidates(compiled.source, dialogs)
+    rows, refused = _candidates(compiled, dialogs)
     by_columns = _traceable(compiled, dialogs)[rows]
     left = traced.render(compiled, rows[by_columns])
     others = np.sort(np.concatenate([left, rows[~by_columns]]))
@@ -68,18 +70,23 @@ def render_batch(
     return Rendered(columns, problems, dict(traced.warnings), traced_count, len(others))
 
 
-def _candidates(source: str, dialogs: Sequence[DialogColumn]) -> tuple[Int64s, dict[int, Problem]]:
+def _candidates(
+    compiled: Compiled, dialogs: Sequence[DialogColumn]
+) -> tuple[Int64s, dict[int, Problem]]:
     """Return the rows to render, and those that are refused whatever the template renders."""
     valid = np.ones(len(dialogs[0]), np.bool_)
-    empty, calling = ~valid, ~valid
+    empty, calling, unseen = ~valid, ~valid, ~valid
     for dialog in dialogs:
         valid &= dialog.valid
         empty = empty | (dialog.ends == dialog.starts)
-        if "tool_calls" not in source:
+        if "tool_calls" not in compiled.source:
             calling = calling | dialog.with_tool_calls()
+        if dialog.images:
+            unseen = unseen | dialog.with_images(unseen=bool(compiled.image))
     refused = dict.fromkeys(np.flatnonzero(valid & calling).tolist(), NO_TOOL_CALLS)
+    refused.update(dict.fromkeys(np.flatnonzero(valid & unseen).tolist(), UNSEEN))
     refused.update(dict.fromkeys(np.flatnonzero(valid & empty).tolist(), NO_MESSAGE))
-    return np.flatnonzero(valid & ~empty & ~calling), refused
+    return np.flatnonzero(valid & ~empty & ~calling & ~unseen), refused
 
 
 def _traceable(compiled: Compiled, dialogs: Sequence[DialogColumn]) -> Bools:

@@ -14,7 +14,7 @@ import numpy as np
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
-from fmtkit.rendering.content_parts import Forms, forms_of
+from fmtkit.rendering.content_parts import Forms, forms_of, image_text
 from fmtkit.rendering.decision_tree import Tree, walk
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn, groups, signature
 from fmtkit.rendering.render_plan import Engine, Outcome, Plan
@@ -50,6 +50,11 @@ class Compiled:
     def forms(self) -> Forms:
         """Return the forms of content that the template takes."""
         return forms_of(self.engine)
+
+    @cached_property
+    def image(self) -> str:
+        """Return what the template writes for an image; an empty text if nothing."""
+        return image_text(self.engine, self.forms)
 
     def tree(self, plan: Plan, shapes: Signature) -> Tree | None:
         """Return the tree of a signature; None where there are too many to keep another one."""

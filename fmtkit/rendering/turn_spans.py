@@ -9,6 +9,7 @@ searched only if a template tests what a content holds, and so writes a marked o
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from fmtkit.columns import thinking
 from fmtkit.core.errors import TemplateError
@@ -106,7 +107,7 @@ def _by_marks(
     if any(_OPEN in (m.get("content") or "") for m in messages):
         return None
     written: list[Message] = [
-        {**m, "content": marked(m["content"], i)} if m.get("content") else m
+        {**m, "content": _marked(m["content"], i, marked)} if m.get("content") else m
         for i, m in enumerate(messages)
     ]
     try:
@@ -133,6 +134,21 @@ def _read(made: str, count: int) -> list[Span | None]:
     return spans
 
 
+def _marked(content: Any, place: int, marked: Callable[[str, int], str]) -> Any:
+    """Mark a content; of one in parts, from its first text to its last."""
+    if isinstance(content, str):
+        return marked(content, place)
+    parts = [dict(part) for part in content]
+    texts = [part for part in parts if part.get("text")]
+    if len(texts) == 1:
+        texts[0]["text"] = marked(texts[0]["text"], place)
+    elif texts:
+        before, after = marked("-", place).split("-")
+        texts[0]["text"] = before + texts[0]["text"]
+        texts[-1]["text"] += after
+    return parts
+
+
 def _around(content: str, place: int) -> str:
     return f"{_OPEN}{place}{_CLOSE}{content}{_OPEN}/{place}{_CLOSE}"
 
@@ -147,7 +163,10 @@ def _inside(content: str, place: int) -> str:
 
 
 def _searched(text: str, message: Message, start_at: int) -> Span | None:
-    said = (message.get("content") or "").strip()
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(part.get("text") or "" for part in content)
+    said = content.strip()
     for words in dict.fromkeys((said, thinking.without_blocks(said).strip())):
         at = text.find(words, start_at) if words else -1
         if at >= 0:

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
+from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.secret_keys import beginning
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
 from fmtkit.inspection.row_fetch import RowFetch
+from fmtkit.inspection.shown_images import bare
 from fmtkit.inspection.shown_rows import RowViewer, ShownRow, ShownSide
 from fmtkit.inspection.survey_making import show
 from fmtkit.reports import page
 from fmtkit.reports.page import CHUNK_ROWS, packed
+from fmtkit.reports.thumbnails import DataUri, Thumbnails
 from fmtkit.writing.outputs import page_path
 
 SUFFIXES = (".html", ".htm")
@@ -29,6 +32,8 @@ POINTS = 1500
 """Lengths at which the slider of the page knows exactly what is cut."""
 
 MOST_ROWS = 10_000
+MOST_ROWS_WITH_IMAGES = 500
+"""Each of whose images is decoded to be shown small."""
 MOST_BYTES = 20_000_000
 """Of the packed rows; the whole page stays under 25 MB."""
 
@@ -104,7 +109,7 @@ def page_rows(inspection: Inspection) -> PageRows:
         codes.setdefault(bad.place.row, []).append(bad.code)
     count = _affordable(fetch, viewer)
     chosen = {*fetch.spread(count), *codes}
-    index, chunks = _pack(_shown(fetch, viewer, chosen), codes)
+    index, chunks = _pack(_shown(fetch, viewer, chosen, Thumbnails()), codes)
     return PageRows(index, chunks, _how(fetch.size, count, len(index)))
 
 
@@ -117,11 +122,21 @@ def _how(rows: int, count: int, shown: int) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Pictured:
+    """A row as it is shown, with its title and small copies of its images."""
+
+    row: ShownRow
+    title: str
+    images: list[DataUri | None]
+
+
 def _shown(
-    fetch: RowFetch, viewer: RowViewer, rows: Iterable[int]
-) -> Iterator[tuple[ShownRow, str]]:
+    fetch: RowFetch, viewer: RowViewer, rows: Iterable[int], thumbnails: Thumbnails
+) -> Iterator[_Pictured]:
     for fetched in fetch.fetch(rows):
-        yield show(fetched, viewer)[0], title_of(fetched.row)
+        images = thumbnails.of_row(fetched.row)
+        yield _Pictured(show(fetched, viewer)[0], title_of(fetched.row), images)
 
 
 def title_of(row: Mapping[str, Any] | None) -> str:
@@ -130,11 +145,10 @@ def title_of(row: Mapping[str, Any] | None) -> str:
         (row or {}).get("prompt") or (row or {}).get("messages") or (row or {}).get("text") or ""
     )
     if isinstance(dialog, str):
-        said = dialog
-    else:
-        asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
-        said = asked[-1] if asked else dialog[-1]["content"] or ""
-    return _words(said)
+        return _words(dialog)
+    asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
+    said = asked[-1] if asked else dialog[-1]["content"] or ""
+    return _words(said.replace(IMAGE, " ")) or _words(bare(said))
 
 
 def _opening(side: ShownSide) -> str:
@@ -149,22 +163,25 @@ def _words(text: str) -> str:
 
 def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:
     """Return how many rows fit in a page, by packing some of them."""
+    if fetch.job.images is not None:
+        return min(fetch.size, MOST_ROWS_WITH_IMAGES)
     if fetch.size <= TRIAL_ROWS:
         return fetch.size
-    index, chunks = _pack(_shown(fetch, viewer, fetch.spread(TRIAL_ROWS)), {})
+    trial = _shown(fetch, viewer, fetch.spread(TRIAL_ROWS), Thumbnails())
+    index, chunks = _pack(trial, {})
     size = sum(map(len, chunks)) + len(json.dumps(index))
     return min(MOST_ROWS, fetch.size, int(MOST_BYTES / max(size / max(len(index), 1), 1.0)))
 
 
 def _pack(
-    rows: Iterable[tuple[ShownRow, str]], codes: Mapping[int, list[str]]
+    rows: Iterable[_Pictured], codes: Mapping[int, list[str]]
 ) -> tuple[list[list[Any]], list[str]]:
     index: list[list[Any]] = []
     chunks: list[str] = []
     waiting: list[dict[str, Any]] = []
-    for row, title in rows:
-        index.append(_entry(row, title, codes.get(row.place.row, [])))
-        waiting.append(_packed(row))
+    for one in rows:
+        index.append(_entry(one.row, one.title, codes.get(one.row.place.row, [])))
+        waiting.append(_packed(one))
         if len(waiting) == CHUNK_ROWS:
             chunks.append(packed(waiting))
             waiting = []
@@ -196,11 +213,13 @@ def _entry(row: ShownRow, title: str, codes: list[str]) -> list[Any]:
     ]
 
 
-def _packed(row: ShownRow) -> dict[str, Any]:
+def _packed(one: _Pictured) -> dict[str, Any]:
+    row = one.row
     return {
         "sides": [_packed_side(side) for side in row.sides],
         "problem": row.problem,
         "details": dict(row.details),
+        "images": [list(pair) for pair in zip(row.images, one.images, strict=False)],
     }
 
 
@@ -217,7 +236,14 @@ def _packed_side(side: ShownSide) -> dict[str, Any]:
         "labels": side.labels,
         "windows": side.windows,
         "notes": side.notes,
+        "images": _places(side, text),
     }
+
+
+def _places(side: ShownSide, text: str) -> list[int]:
+    """Return where the placeholder of each image begins, in UTF-16 units, within the text that is shown."""
+    starts = (image.start for image in side.images if image.start < len(text))
+    return [len(text[:start].encode("utf-16-le", "surrogatepass")) // 2 for start in starts]
 
 
 def _steps(side: ShownSide, text: str) -> list[int]:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from fmtkit.core.secret_keys import hidden
+from fmtkit.reports.thumbnails import DataUri
 
 MARK = b'<meta name="generator" content="fmtkit">'
 CHUNK_ROWS = 100
@@ -53,6 +54,8 @@ def packed(rows: Sequence[dict[str, Any]]) -> str:
 
 def _public(value: Any) -> Any:
     """Hide the secrets in all texts of a value."""
+    if isinstance(value, DataUri):
+        return str(value)
     if isinstance(value, str):
         return hidden(value)
     if isinstance(value, Mapping):

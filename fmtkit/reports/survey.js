@@ -23,6 +23,7 @@
     ["Turns a row", survey.turns ? `p50 ${survey.turns.p50}, max ${survey.turns.max}` : "none"],
     ["Scripts", Object.entries(survey.scripts).slice(0, 4).map(([name, share]) => `${name} ${percent(share)}`).join(", ") || "none"],
   ];
+  if (survey.images) cards.push(["Images", `${number(survey.images.images)} in ${counted(survey.images.rows, "row")}: ${Object.entries(survey.images.formats).map(([name, n]) => `${name} ${number(n)}`).join(", ") || "none"}`]);
   const overview = byId("overview-body");
   overview.append(h("p", { class: "verdict" }, badge(survey.verdict.severity), ` ${survey.verdict.text}`));
   overview.append(h("dl", { class: "cards" }, cards.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))));
@@ -205,9 +206,18 @@
     byId("list").focus({ preventScroll: true });
   }
   /* ---- rows: one row ---- */
-  function tokenText(side) {
+  /* A picture stands before its placeholder; one without a copy says what it is. */
+  const picture = ([label, source]) => source ? h("img", { class: "picture", src: source, alt: label, title: label }) : h("span", { class: "picture" }, `[${clean(label)}]`);
+  function tokenText(side, images) {
     const box = h("div", { class: "text tokens" });
-    if (!side.steps.length) { box.append(...textNodes(side.text)); return box; }
+    let shown = 0;
+    const pictures = (end) => { while (shown < side.images.length && side.images[shown] < end) box.append(picture(images[shown++])); };
+    if (!side.steps.length) {
+      let from = 0;
+      for (const place of side.images) { box.append(...textNodes(side.text.slice(from, place))); pictures(place + 1); from = place; }
+      box.append(...textNodes(side.text.slice(from)));
+      return box;
+    }
     const flags = new Uint8Array(side.steps.length);
     for (const [first, end] of side.trained) flags.fill(1, first, end);
     const windows = new Int32Array(side.steps.length).fill(-1), anchors = new Set();
@@ -220,6 +230,7 @@
       const window = [k < 0 ? "" : k % 2 ? "w w2" : "w", anchor ? "a" : ""];
       const title = anchor && k >= 0 ? `window ${k + 1}: tokens ${side.windows[k][0]} to ${side.windows[k][1] - 1}` : null;
       anchor = false;
+      pictures(at + step);
       const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", ...window, limit !== null && i >= limit ? "over" : ""].filter(Boolean).join(" ");
       box.append(h("span", { class: classes || null, title, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
       at += step;
@@ -227,7 +238,7 @@
     if (at < side.text.length) box.append(...textNodes(side.text.slice(at)));
     return box;
   }
-  function sideBox(side, entry, k) {
+  function sideBox(side, entry, k, images) {
     const [size, trained] = entry[SIZES][k];
     const head = side.steps.length ? `${counted(size, "token")}, ${percent(trained / Math.max(size, 1))} trained` : counted(size, "character");
     return h("section", { "aria-label": side.side || "sequence" },
@@ -235,7 +246,7 @@
       side.why ? h("p", { class: "quiet" }, side.why) : null,
       side.notes.map((note) => h("p", { class: "note" }, note)),
       side.labels ? h("p", { class: "quiet" }, `labels: ${side.labels.join(", ")}`) : null,
-      tokenText(side),
+      tokenText(side, images),
       side.cut ? h("p", { class: "note" }, `${counted(side.cut, "more character")} of it ${side.cut === 1 ? "is" : "are"} not in this page`) : null);
   }
   let whole = false;
@@ -255,8 +266,9 @@
       entry[CODES].length ? h("p", { class: "note" }, entry[CODES].join(", ")) : "",
       row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
       details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
+      row.images.length && !row.sides.some((side) => side.images.length) ? h("p", { class: "pictures" }, row.images.map(picture)) : "",
       row.sides.some((side) => side.steps.length) ? legend(row.sides.some((side) => side.windows.length)) : "",
-      h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k))),
+      h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k, row.images))),
     ];
   }
   function item(i) {

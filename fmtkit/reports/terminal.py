@@ -59,6 +59,7 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
     _print_findings(survey, console, whole=whole)
     if survey.table is None:
         _print_columns(survey, console, whole=whole)
+    _print_images(survey, console, whole=whole)
     _print_lengths(survey, console, whole=whole)
     _print_cutting(survey, console, whole=whole)
     _print_masks(survey, console, whole=whole)
@@ -266,27 +267,47 @@ FIGURES = ("mean", "p50", "p90", "p95", "p99", "max", "total")
 FEW_FIGURES = ("p50", "p95", "p99", "max")
 
 
+def _print_images(survey: Survey, console: Console, *, whole: bool) -> None:
+    images = survey.images
+    if images is None:
+        return
+    formats = ", ".join(f"{name} {count:,}" for name, count in images.formats.items())
+    held = f"{counted(images.images, 'image')} in {counted(images.rows, 'row')}"
+    _heading(console, held + (f": {formats}" if formats else ""))
+    _print_figures([one for one in (images.per_row, images.visual_tokens) if one], console, whole)
+
+
 def _print_lengths(survey: Survey, console: Console, *, whole: bool) -> None:
     if not survey.lengths:
         return
     _heading(console, f"lengths in {survey.unit}, {counted(survey.lengths_rows, 'row')}")
+    shown = survey.lengths if whole else survey.lengths[:MOST_LENGTHS]
+    _print_figures(shown, console, whole)
+    if len(shown) < len(survey.lengths):
+        console.print(Text(f"and {len(survey.lengths) - len(shown):,} more", style="dim"))
+    for figures in main_lengths(survey.lengths) if whole else ():
+        _print_bars(figures, survey.unit, console)
+    visual = survey.images.visual_tokens if survey.images is not None else None
+    if whole and visual is not None:
+        _print_bars(visual, "tokens", console)
+
+
+def _print_bars(figures: Lengths, unit: str, console: Console) -> None:
+    scale = ", log scale" if figures.logarithmic else ""
+    console.print(Text(f"\n{figures.name} ({unit}{scale})"))
+    for line in bars(figures, min(console.width, 100) - 2, plain=not console.is_terminal):
+        console.print(Text(f"  {line}".rstrip()))
+
+
+def _print_figures(shown: Sequence[Lengths], console: Console, whole: bool) -> None:
     wide = console.width >= WIDE
     drawn = console.is_terminal and console.width >= NARROW
     numbers = FIGURES if whole and wide else FEW_FIGURES
-    shown = survey.lengths if whole else survey.lengths[:MOST_LENGTHS]
     table = _table("", *numbers, *([" "] if drawn else []), right=numbers)
     for figures in shown:
         spark = [sparkline(figures, 40 if wide else 20)] if drawn else []
         table.add_row(one_line(figures.name, 24), *(_figure(figures, n) for n in numbers), *spark)
     console.print(table)
-    if len(shown) < len(survey.lengths):
-        console.print(Text(f"and {len(survey.lengths) - len(shown):,} more", style="dim"))
-    for figures in main_lengths(survey.lengths) if whole else ():
-        scale = ", log scale" if figures.logarithmic else ""
-        console.print(Text(f"\n{figures.name} ({survey.unit}{scale})"))
-        width = min(console.width, 100) - 2
-        for line in bars(figures, width, plain=not console.is_terminal):
-            console.print(Text(f"  {line}".rstrip()))
 
 
 def _figure(figures: Lengths, name: str) -> str:
@@ -398,6 +419,8 @@ def print_row(row: ShownRow, console: Console) -> None:
     _heading(console, f"row {row.place.row:,}, {place(row.place)}")
     for name, value in row.details.items():
         console.print(Text(f"{one_line(name)}: {one_line(str(value), 200)}", style="dim"))
+    if row.images and not any(side.images for side in row.sides):
+        console.print(Text(f"images: {', '.join(row.images)}", style="dim"))
     if row.problem:
         console.print(Text(one_line(row.problem), style="yellow"))
     for side in row.sides:

@@ -24,7 +24,7 @@ MARK = Style(color="cyan", bold=True)
 def side_text(side: ShownSide, *, plain: bool) -> Text:
     """Return a side's text, control characters shown; in a pipe trained spans are bracketed."""
     if not side.ids:
-        return Text(visible(side.text))
+        return Text(_shown(side, 0, len(side.text)))
     trained = {number for start, end in side.trained for number in range(start, end)}
     anchors = {start for start, _ in side.windows}
     window_of = {
@@ -45,9 +45,21 @@ def side_text(side: ShownSide, *, plain: bool) -> Text:
         if end > at:
             style = (TRAINED if is_trained else CONTEXT)[number % 2]
             style = style if window is None else style + WINDOWS[window % 2]
-            text.append(visible(side.text[at:end]), None if plain else style)
+            text.append(_shown(side, at, end), None if plain else style)
             at = end
     text.append(CLOSE if plain and inside else "")
     text.append(END if plain and len(side.ids) - 1 in window_of else "")
-    text.append(visible(side.text[at:]))
+    text.append(_shown(side, at, len(side.text)))
     return text
+
+
+def _shown(side: ShownSide, start: int, end: int) -> str:
+    """Return a part of a side's text, with what an image is where its placeholder begins."""
+    shown = ""
+    for image in side.images:
+        if image.end <= start or image.start >= end:
+            continue
+        shown += visible(side.text[start : max(image.start, start)])
+        shown += f"[{image.label}]" if image.start >= start else ""
+        start = min(image.end, end)
+    return shown + visible(side.text[start:end])

@@ -16,6 +16,7 @@ from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, TokenizerError
 from fmtkit.core.escaping import one_line
 from fmtkit.core.tables import written
+from fmtkit.rendering.content_parts import NO_IMAGES
 from fmtkit.sources.picked import Picked
 from fmtkit.training.config.slices import Slice, slice_of
 from fmtkit.training.data import datasets
@@ -128,8 +129,9 @@ def _tokenizer_here(plan: Plan) -> str | None:
 def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> FirstRows:
     limit = most if options.limit is None else min(most, options.limit)
     rows = RowStream(files, replace(options, limit=limit))
-    tables, bad = [], ""
+    tables, bad, unseen = [], "", 0
     for piece in rows:
+        unseen += sum(NO_IMAGES in reject.message for reject in piece.rejects)
         tables += [written(piece.table)] if piece.table.num_rows else []
         for reject in piece.rejects[: not bad]:
             place = f"row {reject.row}" if reject.line is None else reject.line
@@ -142,6 +144,7 @@ def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> F
         is_all=ledger.rows_read < limit or limit == options.limit,
         written=ledger.rows_written,
         too_long=ledger.overlong_dropped,
+        unseen_images=unseen,
         reasons=dict(ledger.reasons),
         warnings=dict(ledger.warnings),
         bad=bad,
@@ -160,6 +163,7 @@ def _joined(parts: Sequence[FirstRows], *, may_be_all: bool) -> FirstRows:
         is_all=may_be_all and all(part.is_all for part in parts),
         written=sum(part.written for part in parts),
         too_long=sum(part.too_long for part in parts),
+        unseen_images=sum(part.unseen_images for part in parts),
         reasons=sum((Counter(part.reasons) for part in parts), Counter()),
         warnings=sum((Counter(part.warnings) for part in parts), Counter()),
         bad=next((part.bad for part in parts if part.bad), ""),

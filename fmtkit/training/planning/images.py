@@ -41,7 +41,8 @@ _MARKS = re.compile(r"{%-?\s*generation\b")
 
 def has_images(run: Run) -> bool:
     """Return whether a row that the plan has seen has an image."""
-    return any(rows_with_images(table) for table in _tables(run))
+    unseen = any(rows.unseen_images for rows in run.first_rows.values())
+    return unseen or any(rows_with_images(table) for table in _tables(run))
 
 
 def is_vision_model(plan: Plan) -> bool | None:

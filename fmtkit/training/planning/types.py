@@ -108,6 +108,8 @@ class FirstRows:
     at_most: int | None = None
     """Rows that the whole dataset makes, at most; None if that is not known, or more than it matters."""
     too_long: int = 0
+    unseen_images: int = 0
+    """Rows with images that are bad since the template writes none."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Code -> rows that are bad for it."""
     warnings: Mapping[str, int] = field(default_factory=dict)
