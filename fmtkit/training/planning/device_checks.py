@@ -31,7 +31,7 @@ def find_device(run: Run) -> str | None:
 )
 def find_cpu_only(plan: Plan) -> Problem | None:
     """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
-    if not plan.config.is_true("use_cpu"):
+    if not plan.uses_cpu:
         return None
     what = _needing_cuda(plan)
     if what is None:
@@ -72,7 +72,7 @@ _LOFTQ = ("bitsandbytes", "scipy")
 def _is_loftq(plan: Plan) -> bool:
     """Return whether an adapter of the run starts by LoftQ."""
     starts_by_it = plan.arguments.value("init_lora_weights", "peft") == "loftq"
-    return bool(plan.config.get("adapter")) and starts_by_it
+    return bool(plan.adapter) and starts_by_it
 
 
 @check_run("optimizer_package", "device", "an optimizer or LoftQ without its package")
@@ -112,7 +112,7 @@ def find_processes(run: Run) -> Problem | None:
     """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
     count, seen = plan.config.get("num_processes"), visible_gpus.visible(os.environ)
-    is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
+    is_here = run.trains_here and plan.launch.is_local and not plan.uses_cpu
     if isinstance(count, int) and is_here and 0 < len(seen) < count:
         return Problem(
             "",
