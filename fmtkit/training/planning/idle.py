@@ -15,10 +15,10 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of, find_key
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.arguments import Argument, Arguments
 from fmtkit.training.planning.resolve import has_evaluation
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.trainer_reads import Reads, Test, reads
+from fmtkit.training.planning.types import Argument, Arguments
 
 NEEDED: Mapping[str, str] = {"packing_strategy": "packing"}
 """Argument -> the switch without which it does nothing, where the source is not followed that far."""

@@ -12,10 +12,9 @@ from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning import hooks
-from fmtkit.training.planning.arguments import Argument, Arguments
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import DEFAULT_LENGTH
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""

@@ -15,8 +15,7 @@ from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problems import NEEDED
 from fmtkit.training.config.slices import Slice, slice_of
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.arguments import Arguments
-from fmtkit.training.planning.types import DatasetPlan, FewSteps, Launch
+from fmtkit.training.planning.types import Arguments, DatasetPlan, FewSteps, Launch
 
 Groups = Mapping[str, Sequence[tuple[str, str, str]]]
 """Title -> lines of a plan: name, value, origin."""

@@ -20,9 +20,9 @@ from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
 from fmtkit.training.planning import images, model_overrides, refusals
-from fmtkit.training.planning.arguments import Argument
 from fmtkit.training.planning.check import Run, advice, check_config, check_run
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Argument
 
 _DEEPEST = 12
 _PASSED = frozenset(
