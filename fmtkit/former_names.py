@@ -27,6 +27,7 @@ FORMER |= {
     "fmtkit.training.config.arguments": "fmtkit.training.config.class_arguments",
     "fmtkit.training.config.imports": "fmtkit.training.config.user_objects",
     "fmtkit.training.config.problem": "fmtkit.training.config.problems",
+    "fmtkit.training.planning.arguments": "fmtkit.training.planning.types",
     "fmtkit.training.rl.http_client": "fmtkit.core.http_client",
     "fmtkit.training.rl.rollouts.settings": "fmtkit.training.vllm.rollout_settings",
     "fmtkit.training.run.build": "fmtkit.training.building.build",

@@ -1,17 +1,30 @@
 """Calls into code that is not ours: interrupted, left to themselves, made again, and parted."""
 
+import asyncio
 import threading
 
 import pytest
 
 from fmtkit.core import foreign_calls
-from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within, within_or_abandoned
+from fmtkit.core.foreign_calls import (
+    OverdueError,
+    in_parts,
+    retried,
+    retried_coroutine,
+    within,
+    within_or_abandoned,
+)
 
 
 @pytest.fixture
 def pauses(monkeypatch):
     found = []
     monkeypatch.setattr(foreign_calls.time, "sleep", found.append)
+
+    async def sleep(seconds):
+        found.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     return found
 
 
@@ -47,17 +60,26 @@ def test_what_a_call_returns_or_raises_comes_out():
         within_or_abandoned(5, failing(1, KeyError("of its own")))
 
 
-def test_a_call_is_made_again_after_growing_pauses(pauses):
-    assert retried(failing(6, OSError()), 6) == "done"
+def awaited(call, retries, **options):
+    async def coroutine():
+        return call()
+
+    return asyncio.run(retried_coroutine(coroutine, retries, **options))
+
+
+@pytest.mark.parametrize("tried", [retried, awaited])
+def test_a_call_is_made_again_after_growing_pauses(pauses, tried):
+    assert tried(failing(6, OSError()), 6) == "done"
     assert pauses == [0.5, 1, 2, 4, 8, 8]
 
 
-def test_the_last_attempt_raises_and_final_errors_are_not_tried_again(pauses):
+@pytest.mark.parametrize("tried", [retried, awaited])
+def test_the_last_attempt_raises_and_final_errors_are_not_tried_again(pauses, tried):
     with pytest.raises(OSError, match="gone"):
-        retried(failing(3, OSError("gone")), 2)
+        tried(failing(3, OSError("gone")), 2)
     assert len(pauses) == 2
     with pytest.raises(KeyError):
-        retried(failing(1, KeyError()), 5, final=(KeyError,))
+        tried(failing(1, KeyError()), 5, final=(KeyError,))
     assert len(pauses) == 2
 
 

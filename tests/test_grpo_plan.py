@@ -12,8 +12,8 @@ from fmtkit.rendering import template_sources
 from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.online import group_rule
 
 BASE = "base_model: a/m\ndatasets: [{path: a/b, type: gsm8k}]\n"

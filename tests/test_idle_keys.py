@@ -297,3 +297,19 @@ def test_a_fault_is_one_problem(keys):
     with pytest.raises(FmtkitError) as error:
         planned(keys)
     assert len(error.value.lines) == 1, error.value.lines
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"lora_r": 8, "lora_alpha": 16}, "lora_alpha, lora_r"),
+        (
+            {"lora_r": 8, "lora_target_linear": True, "lora_target_modules": ["q_proj"]},
+            "lora_r, lora_target_linear and lora_target_modules",
+        ),
+        ({"peft": {"loftq_config": {"loftq_bits": 4}}}, "peft.loftq_config"),
+    ],
+)
+def test_keys_of_an_adapter_without_one_are_named_once(keys, named):
+    notes = [note for note in planned(keys).notes if note.startswith("without `adapter`")]
+    assert notes == [f"without `adapter` all weights train: {named} change nothing"]

@@ -24,7 +24,7 @@ from fmtkit.training.config.trainer_source import UNKNOWN, find_class, installed
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.check import NEEDS, of_config, of_run
+from fmtkit.training.planning.check import NEEDS, advice, of_config, of_run
 from fmtkit.training.run import checklist, run_lock
 
 # What no run can do -> what is said of it. Each of these was planned once, and failed later.
@@ -258,6 +258,9 @@ def test_every_check_has_a_code_of_its_own_and_says_what_it_finds():
 def test_the_order_of_checks_is_that_of_their_needs_and_codes_whatever_was_imported_first():
     listed = [(list(NEEDS).index(check.needs), check.code) for check in of_run()]
     assert listed == sorted(listed)
+    shared = [(one.code, one.words) for one in advice(find("sft"))]
+    assert shared
+    assert shared == sorted(shared)
     of_dpo = {check.code for check in of_config(find("dpo"))}
     assert (
         of_dpo < {check.code for check in of_config(find("grpo"))} <= {c.code for c in of_config()}

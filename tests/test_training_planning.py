@@ -346,3 +346,30 @@ def test_of_sections_of_other_methods_the_same_one_is_named_whatever_their_hashe
     }
     assert len(said) == 1
     assert "ebft: these keys are for a method other than sft" in said.pop()
+
+
+@pytest.mark.parametrize(
+    ("keys", "facts"),
+    [
+        ({}, ("a/m", None, False, False)),
+        (
+            {
+                "tokenizer_config": "a/t",
+                "adapter": "lora",
+                "use_cpu": True,
+                "train_on_inputs": True,
+            },
+            ("a/t", "lora", True, True),
+        ),
+        ({"trainer_args": {"use_cpu": True}}, ("a/m", None, True, False)),
+    ],
+)
+def test_a_plan_says_what_several_parts_of_a_run_ask(keys, facts):
+    datasets = [{"path": "a/b", "type": "chatml.intel", "shards": 3}]
+    plan = planning.plan(
+        {"base_model": "a/m", "rl": "dpo", "seed": 7, "datasets": datasets, **keys}
+    )
+    assert (plan.tokenizer, plan.adapter, plan.uses_cpu, plan.trains_on_inputs) == facts
+    shard = plan.slice_of(plan.datasets[0]).shard
+    assert shard is not None
+    assert (shard.count, shard.seed) == (3, 7)

@@ -271,6 +271,14 @@ def test_a_server_on_a_gpu_that_trains_is_told(
         assert f"share GPU {shared}" in vllm_ready.check(sending, environment)[0]
 
 
+@pytest.mark.parametrize(("uses_cpu", "shares"), [(True, False), (False, True)])
+def test_only_a_training_that_leaves_the_gpus_alone_may_share_theirs(
+    packages, served, uses_cpu, shares
+):
+    plan = planned(LORA, adapter="lora", use_cpu=uses_cpu, vllm={"port": served("0")})
+    assert bool(vllm_ready.check(plan, {"CUDA_VISIBLE_DEVICES": "0"})) == shares
+
+
 def test_a_server_elsewhere_is_not_looked_for(packages, served):
     port = served("0")
     plan = planned({**SERVED, "vllm_server_host": "10.0.0.7", "vllm_server_port": port})

@@ -64,7 +64,7 @@ def _fitted(groups: "Groups", width: int) -> Iterator[Text]:
 def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
     """Print on stderr which files a run wrote, and the commands to use them with."""
     plan = outcome.plan
-    adapter = plan.config.text("adapter")
+    adapter = plan.adapter
     lines = aligned("left", "left")
     for i, path in enumerate(filter(Path.exists, (plan.run / name for name in _LEFT))):
         lines.add_row("" if i else "wrote", Text(visible(str(path)), style="cyan"))

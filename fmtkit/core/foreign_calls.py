@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
@@ -151,16 +151,38 @@ def retried(call: Callable[[], T], retries: int, *, final: tuple[type[Exception]
     Example:
         answer = retried(lambda: within(30, partial(environment.step, action)), retries=2)
     """
-    pause = FIRST_PAUSE
-    for _ in range(retries):
+    for pause in _pauses(retries):
         try:
             return call()
         except final:
             raise
         except Exception:  # noqa: BLE001 - the call's own; the last attempt raises it
             time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
     return call()
+
+
+async def retried_coroutine(
+    call: Callable[[], Awaitable[T]], retries: int, *, final: tuple[type[Exception], ...] = ()
+) -> T:
+    """Return what a call returns once it is awaited, retried as `retried` does."""
+    import asyncio
+
+    for pause in _pauses(retries):
+        try:
+            return await call()
+        except final:
+            raise
+        except Exception:  # noqa: BLE001 - the call's own; the last attempt raises it
+            await asyncio.sleep(pause)
+    return await call()
+
+
+def _pauses(retries: int) -> Iterator[float]:
+    """Yield the seconds before each retry."""
+    pause = FIRST_PAUSE
+    for _ in range(retries):
+        yield pause
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """EBFT in a plan: its keys are checked together, and keys without an effect are noted."""
 
-from fmtkit.training.planning.arguments import Argument, Arguments
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import DEFAULT_LENGTH
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
 from .settings_plan import plan_settings
 

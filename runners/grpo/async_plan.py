@@ -3,9 +3,9 @@
 import os
 
 from fmtkit.training.planning import visible_gpus
-from fmtkit.training.planning.arguments import Argument
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Argument
 
 _TAKEN = frozenset(
     {

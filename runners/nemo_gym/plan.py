@@ -10,8 +10,8 @@ from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.runner import Runner, methods
 from fmtkit.core.section import Provided
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
 
 from .section import REWARDS

@@ -23,7 +23,6 @@ from fmtkit.core.errors import OptionError
 from fmtkit.formats import registry
 from fmtkit.reports.fail_on import check_codes
 from fmtkit.training.config import config_words
-from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.data.prerendered import settled
 from fmtkit.training.planning.chat_templates import TOKENIZER_DEFAULT, template_source
@@ -160,7 +159,7 @@ def _entry(
     run_plan: Plan, entry: DatasetPlan, given: ConvertOptions, *, is_file: bool
 ) -> tuple[list[object], ConvertOptions]:
     """Return what an entry reads, and its options: the config's, then what was typed."""
-    selection = slice_of(entry.entry, run_plan.config.get("seed"))
+    selection = run_plan.slice_of(entry)
     specs, local = specs_of(entry, selection)
     configured = options_of(run_plan, entry, selection, local=bool(local), split=not is_file)
     typed = given.chosen()
@@ -200,7 +199,7 @@ def _text(run_plan: Plan, entry: DatasetPlan, configured: ConvertOptions) -> dic
 
 def _tokenizer(run_plan: Plan) -> str | None:
     """Return the model's tokenizer where it is available, for its special tokens."""
-    name = run_plan.config.text("tokenizer_config") or run_plan.model
+    name = run_plan.tokenizer
     return name if name is not None and Path(name).is_dir() else None
 
 

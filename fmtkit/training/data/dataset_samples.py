@@ -18,7 +18,7 @@ from fmtkit.core.escaping import one_line
 from fmtkit.core.tables import written
 from fmtkit.rendering.content_parts import NO_IMAGES
 from fmtkit.sources.picked import Picked
-from fmtkit.training.config.slices import Slice, slice_of
+from fmtkit.training.config.slices import Slice
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import chat_templates, dataset_entries
 from fmtkit.training.planning.job import WITHOUT
@@ -61,7 +61,7 @@ def _names(dataset: DatasetPlan) -> list[str]:
 
 def _look_at(plan: Plan, dataset: DatasetPlan) -> FirstRows:
     try:
-        selection = slice_of(dataset.entry, plan.config.get("seed"))
+        selection = plan.slice_of(dataset)
         files = _files(dataset, selection)
         options = datasets.options_of(plan, dataset, selection, local=True, split=False)
         options = replace(options, workers=1, engine="threads", **_certain(plan, options))
@@ -115,7 +115,7 @@ def _tokenizer_here(plan: Plan) -> str | None:
     """Return the tokenizer if it is on this machine and renders; what it lacks is a check of its own."""
     from fmtkit.tokenizers import tokens
 
-    name = plan.config.text("tokenizer_config") or plan.model or ""
+    name = plan.tokenizer or ""
     if not Path(name).expanduser().is_dir() and hub_access.cached(name, "tokenizer.json") is None:
         return None
     try:

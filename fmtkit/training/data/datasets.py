@@ -30,7 +30,7 @@ from fmtkit.sources.splits import check_file
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
-from fmtkit.training.config.slices import Slice, choice, slice_of
+from fmtkit.training.config.slices import Slice, choice
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.convert_first import convert_first
@@ -131,7 +131,7 @@ class _Entry:
 def _entry(
     plan: Plan, dataset: DatasetPlan, folder: Path, template_text: str | None, *, split: bool
 ) -> _Entry:
-    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    selection = plan.slice_of(dataset)
     specs, identity = specs_of(dataset, selection)
     options = options_of(plan, dataset, selection, local=bool(identity), split=split)
     key = _key(identity or [dataset.source], options, template_text, plan)
@@ -303,7 +303,7 @@ def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> l
     from fmtkit.converting.where_filter import keep_where
     from fmtkit.sources.opening import open_sources
 
-    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    selection = plan.slice_of(dataset)
     specs: list[object] = list(_files_here(dataset, selection.name))
     # A local file that is not there may be one that the run writes before it converts.
     if not specs and with_hub and _is_hub(str(dataset.entry.get("path", ""))):
@@ -413,7 +413,7 @@ def options_of(
     given = said_options(config, dataset.entry)
     length = plan.arguments.max_length
     policy = length_policy(config)
-    if policy.startswith("truncate") and config.is_true("train_on_inputs"):
+    if policy.startswith("truncate") and plan.trains_on_inputs:
         # Prompts are trained on as well: something is left of every row that is cut.
         policy = "keep"
     limits = [n for n in (given.get("limit"), selection.limit if local else None) if n is not None]
@@ -436,7 +436,7 @@ def options_of(
     measures = length is not None and policy != "keep"
     fewest = given.get("min_length")
     if plan.model and (measures or fewest or dataset.table == "Tokens"):
-        out["tokenizer"] = config.text("tokenizer_config") or plan.model
+        out["tokenizer"] = plan.tokenizer
         if plan.template[0] != WITHOUT:
             out["chat_template"] = template_source(config, plan.template)
     if plan.model and measures:
@@ -490,9 +490,7 @@ def _key(
         "sources": [[public(name), _digest(name)] for file in files for name in _expanded(file)],
         "options": json.loads(public(json.dumps(kept, sort_keys=True, default=str))),
         "template": sha256((template or "").encode()).hexdigest(),
-        "tokenizer": _digest(
-            str(Path(plan.config.text("tokenizer_config") or plan.model or "") / "tokenizer.json")
-        ),
+        "tokenizer": _digest(str(Path(plan.tokenizer or "") / "tokenizer.json")),
         "plugins": [_digest(file) for file in options.plugins],
         "function": _function_digest(options),
     }

@@ -12,7 +12,6 @@ from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
 from fmtkit.inspection.masks import Masking
 from fmtkit.training.config import config_words
-from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data.datasets import options_of, specs_of
 from fmtkit.training.data.prerendered import settled
 from fmtkit.training.planning.chat_templates import template_source
@@ -49,7 +48,7 @@ def inspect_config(
 def _inspected(
     run_plan: Plan, dataset: DatasetPlan, given: InspectOptions, watch: Watch | None
 ) -> Inspection:
-    selection = slice_of(dataset.entry, run_plan.config.get("seed"))
+    selection = run_plan.slice_of(dataset)
     specs, local = specs_of(dataset, selection)
     configured = options_of(run_plan, dataset, selection, local=bool(local), split=False)
     typed = given.chosen()
@@ -60,7 +59,7 @@ def _inspected(
         "options": {**configured.options, **typed.pop("options", {})},
         "tokenizer": configured.tokenizer or _tokenizer(run_plan),
         "chat_template": _template(run_plan, dataset),
-        "train_on_inputs": run_plan.config.is_true("train_on_inputs"),
+        "train_on_inputs": run_plan.trains_on_inputs,
         "assistant_only": run_plan.config.get("assistant_only_loss") is True,
         "max_length": () if limit is None else (limit,),
     }
@@ -96,7 +95,7 @@ def _template(run_plan: Plan, dataset: DatasetPlan) -> str | None:
 
 def _tokenizer(run_plan: Plan) -> str | None:
     """Return the model's tokenizer where it is on this machine: an inspection needs no network."""
-    name = run_plan.config.text("tokenizer_config") or run_plan.model
+    name = run_plan.tokenizer
     return name if name is not None and Path(name).expanduser().is_dir() else None
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from fmtkit.training.planning import visible_gpus
-from fmtkit.training.planning.arguments import Arguments
+from fmtkit.training.planning.types import Arguments
 
 Values = Mapping[str, Any]
 

@@ -163,7 +163,10 @@ def of_config(runner: Runner | None = None) -> list[Check[Plan]]:
 
 
 def advice(runner: Runner | None = None) -> list[Advice]:
-    """Return the advice on errors of a method's trainer, its own first; that of all methods without one."""
+    """Return the advice on errors of a method's trainer, its own first; that of all methods without one.
+
+    The rest is in an order that no import decides.
+    """
     runners = shipped() if runner is None else (runner,)
     own = [
         Advice(words, code, _of_config(say), f"what {one.method} cannot honour")
@@ -175,7 +178,7 @@ def advice(runner: Runner | None = None) -> list[Advice]:
         *own,
         *(
             replace(one, say=section.guarded(one.section, one.say)) if one.section else one
-            for one in _ADVICE
+            for one in sorted(_ADVICE, key=lambda one: (one.code, one.words))
             if not one.section or one.section in taken
         ),
     ]

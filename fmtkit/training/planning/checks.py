@@ -202,13 +202,9 @@ def end_remark(plan: "Plan", tables: Iterable["pa.Table"]) -> list[str]:
 def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
     """Return notes on the masks; `template` is the run's, None the tokenizer's."""
     makes = {dataset.table for dataset in plan.datasets}
-    if (
-        plan.runner.mask != "completion"
-        or plan.config.is_true("train_on_inputs")
-        or "Completion" in makes
-    ):
+    if plan.runner.mask != "completion" or plan.trains_on_inputs or "Completion" in makes:
         return []
-    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    folder = Path(plan.tokenizer or "").expanduser()
     if template is None and folder.is_dir():
         from fmtkit.tokenizers import tokens
 
@@ -229,7 +225,7 @@ def _open_ended(plan: "Plan", tables: Iterable["pa.Table"]) -> tuple[int, int, s
     """Count replies among the first rows that do not end with the tokenizer's end of text."""
     from fmtkit.tokenizers import tokens
 
-    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    folder = Path(plan.tokenizer or "").expanduser()
     end = tokens.load(folder).special_tokens.get("eos_token", "") if folder.is_dir() else ""
     unended = count = 0
     for table in tables if end else ():

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from fmtkit.core.errors import DependencyError
+from fmtkit.core.errors import DependencyError, UnknownNameError
 from fmtkit.training.config.problems import Problem
-from fmtkit.training.planning import hooks, refusals, visible_gpus
+from fmtkit.training.planning import hooks, visible_gpus
 from fmtkit.training.planning.check import Run, check_config, check_run
 from fmtkit.training.planning.run_plan import Plan
 
@@ -31,7 +31,7 @@ def find_device(run: Run) -> str | None:
 )
 def find_cpu_only(plan: Plan) -> Problem | None:
     """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
-    if not plan.config.is_true("use_cpu"):
+    if not plan.uses_cpu:
         return None
     what = _needing_cuda(plan)
     if what is None:
@@ -72,7 +72,7 @@ _LOFTQ = ("bitsandbytes", "scipy")
 def _is_loftq(plan: Plan) -> bool:
     """Return whether an adapter of the run starts by LoftQ."""
     starts_by_it = plan.arguments.value("init_lora_weights", "peft") == "loftq"
-    return bool(plan.config.get("adapter")) and starts_by_it
+    return bool(plan.adapter) and starts_by_it
 
 
 @check_run("optimizer_package", "device", "an optimizer or LoftQ without its package")
@@ -94,11 +94,45 @@ def find_packages(run: Run) -> Problem | None:
     return None
 
 
+TRACKERS: dict[str, tuple[str, ...]] = {
+    "tensorboard": ("tensorboard", "tensorboardX"),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
+    "mlflow": ("mlflow",),
+    "comet_ml": ("comet_ml",),
+    "azure_ml": ("azureml",),
+    "clearml": ("clearml",),
+    "codecarbon": ("codecarbon",),
+    "dagshub": ("dagshub",),
+    "dvclive": ("dvclive",),
+    "flyte": ("flytekit",),
+    "kubeflow": (),
+    "neptune": ("neptune",),
+    "swanlab": ("swanlab",),
+}
+"""Tracker's name in transformers 5.23 -> packages, one of which must be installed."""
+
+
+def trackers_of(plan: Plan) -> list[str]:
+    """Return the trackers that `report_to` and its short keys name."""
+    value = plan.arguments.value("report_to")
+    listed = value if isinstance(value, list) else [value] if value else []
+    return [str(name) for name in listed if name not in {"all", "none"}]
+
+
+@check_config("tracker", "config", "an unknown tracker in `report_to`")
+def check_trackers(plan: Plan) -> None:
+    """Raise UnknownNameError for an unknown tracker."""
+    for name in trackers_of(plan):
+        if name not in TRACKERS:
+            raise UnknownNameError("tracker (report_to)", name, TRACKERS)
+
+
 @check_run("tracker_package", "device", "trackers of `report_to` that are not installed")
 def find_absent_trackers(run: Run) -> Iterator[Problem]:
     """Yield trackers that are not installed."""
-    for name in refusals.trackers_of(run.plan):
-        packages = refusals.TRACKERS[name]
+    for name in trackers_of(run.plan):
+        packages = TRACKERS[name]
         if packages and not any(map(find_spec, packages)):
             text = (
                 f"report_to: {name} is not installed: pip install {packages[0]}, or leave it out; "
@@ -112,7 +146,7 @@ def find_processes(run: Run) -> Problem | None:
     """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
     count, seen = plan.config.get("num_processes"), visible_gpus.visible(os.environ)
-    is_here = run.trains_here and plan.launch.is_local and not plan.config.is_true("use_cpu")
+    is_here = run.trains_here and plan.launch.is_local and not plan.uses_cpu
     if isinstance(count, int) and is_here and 0 < len(seen) < count:
         return Problem(
             "",

@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fmtkit.core import section
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.class_arguments import Fields, fields_of
 from fmtkit.training.config.config import Config
-from fmtkit.training.config.keys import arguments_of, find_key
+from fmtkit.training.config.key import Key
+from fmtkit.training.config.keys import SECTION, arguments_of, find_key
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class
 from fmtkit.training.planning import trainer_rules
-from fmtkit.training.planning.arguments import Argument, Arguments
-from fmtkit.training.planning.resolve import has_evaluation
+from fmtkit.training.planning.resolve import has_evaluation, lacks, section_of, set_keys
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.trainer_reads import Reads, Test, reads
+from fmtkit.training.planning.types import Argument, Arguments
 
 NEEDED: Mapping[str, str] = {"packing_strategy": "packing"}
 """Argument -> the switch without which it does nothing, where the source is not followed that far."""
@@ -90,12 +92,62 @@ _NEEDS: Mapping[str, _Use] = {
 def notes(plan: Plan) -> Iterator[str]:
     """Yield a note on each key that is set and has no effect, and that no other note names."""
     config, runner, out = plan.config, plan.runner, plan.arguments
-    said = [*out.notes, *_of_keys(config, runner, out)]
+    said = [*out.notes, *_of_settings(config, runner, out), *_of_keys(config, runner, out)]
     yield from said[len(out.notes) :]
     for argument, why in _of_arguments(plan):
         key = _key(argument.origin)
         if not any(re.search(rf"(^|[ ,]){re.escape(key)}\b.* change", note) for note in said):
             yield f"{key} changes nothing: {why}"
+
+
+def _of_settings(config: Config, runner: Runner, out: Arguments) -> Iterator[str]:
+    """Yield a note on each key that the method, its class or another key leaves without effect."""
+    fields = arguments_of(runner)
+    for key, value, _ in sorted(set_keys(config), key=lambda one: one[0].name):
+        if lacks(key, fields) and value is not False:
+            yield (
+                f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
+                "change only speed and memory"
+            )
+        elif remark := key.remark(value):
+            yield remark
+        other = _acts_with(key)
+        if (
+            other
+            and value is not False
+            and runner.sections & {"rl", "vllm"}
+            and _is_idle(config, runner, other)
+        ):
+            yield f"{key.name} changes nothing without {other}"
+    dead = sorted(name for name in config.settings if section_of(name) in runner.idle)
+    if dead:
+        yield (
+            f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
+            f"{', '.join(dead)} change nothing"
+        )
+    for name in section.names():
+        if name not in runner.sections and out.sections.get(name):
+            yield f"{runner.method} does not use {_keys(out.sections[name])}"
+    if out.peft and config.get("adapter") is None:
+        yield f"without `adapter` all weights train: {_keys(out.peft)} change nothing"
+
+
+def _keys(arguments: Mapping[str, Argument]) -> str:
+    """Return the keys that set some arguments."""
+    return ", ".join(sorted({_key(one.origin) for one in arguments.values()}))
+
+
+def _acts_with(key: Key) -> str:
+    """Return the key without which this one has no effect; TRL's vLLM arguments need use_vllm."""
+    is_vllm = key.name.startswith(f"{SECTION}.vllm_")
+    return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
+
+
+def _is_idle(config: Config, runner: Runner, name: str) -> bool:
+    """Return whether a key asks for nothing; a trainer with a sampler of its own always uses vLLM."""
+    if name == f"{SECTION}.use_vllm" and runner.own_sampler:
+        return False
+    return config.get(name) in (None, False, 0)
 
 
 def _of_keys(config: Config, runner: Runner, out: Arguments) -> Iterator[str]:
@@ -204,4 +256,4 @@ def _shown(value: object) -> str:
 
 
 def _key(origin: str) -> str:
-    return origin.removeprefix("key ").removeprefix("--set ")
+    return origin.removeprefix("key ").removeprefix("keys ").removeprefix("--set ")

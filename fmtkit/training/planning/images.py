@@ -175,7 +175,7 @@ def find_mask(run: Run) -> Iterator[Problem]:
         text = "datasets: TRL's collator does not render the tools of messages with images"
         yield Problem("", text, "datasets", OptionError)
     template = _template(plan)
-    if template and not plan.config.is_true("train_on_inputs") and not is_marked(template):
+    if template and not plan.trains_on_inputs and not is_marked(template):
         yield Problem("", f"chat_template: {UNMARKED}", "chat_template", OptionError)
 
 
@@ -255,7 +255,7 @@ def notes(run: Run) -> Iterator[str]:
         if idle and _is_known(run):
             yield f"{', '.join(idle)} change{'s' * (len(idle) == 1)} nothing: no row has an image"
         return
-    if config.get("adapter") and not isinstance(config.get("lora_target_modules"), str):
+    if run.plan.adapter and not isinstance(config.get("lora_target_modules"), str):
         without = [
             what
             for key, what in zip(PARTS, ("vision tower", "projector"), strict=False)
@@ -266,7 +266,7 @@ def notes(run: Run) -> Iterator[str]:
                 f"adapter: the {' and the '.join(without)} get{'s' * (len(without) == 1)} none; set "
                 "freeze_vision_tower or freeze_multi_modal_projector to false for one"
             )
-    if runner.mask == "completion" and config.is_true("train_on_inputs"):
+    if runner.mask == "completion" and run.plan.trains_on_inputs:
         yield "train_on_inputs: the placeholders of images are trained on as well: TRL masks padding only"
 
 

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import TypeVar
 
 from fmtkit.core import section
-from fmtkit.core.errors import UnknownNameError, near_match
+from fmtkit.core.errors import near_match
 from fmtkit.core.runner import DEFAULT, Runner, find, guess, methods
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
@@ -509,37 +509,3 @@ def plugin_notes(config: Config) -> list[str]:
     accepted = accepted_plugins()
     named = {plugin: accepted.get(plugin.rpartition(".")[2]) for plugin in plugins(config)}
     return [f"plugins: {plugin}: {note}" for plugin, note in named.items() if note]
-
-
-TRACKERS: dict[str, tuple[str, ...]] = {
-    "tensorboard": ("tensorboard", "tensorboardX"),
-    "wandb": ("wandb",),
-    "trackio": ("trackio",),
-    "mlflow": ("mlflow",),
-    "comet_ml": ("comet_ml",),
-    "azure_ml": ("azureml",),
-    "clearml": ("clearml",),
-    "codecarbon": ("codecarbon",),
-    "dagshub": ("dagshub",),
-    "dvclive": ("dvclive",),
-    "flyte": ("flytekit",),
-    "kubeflow": (),
-    "neptune": ("neptune",),
-    "swanlab": ("swanlab",),
-}
-"""Tracker's name in transformers 5.23 -> packages, one of which must be installed."""
-
-
-def trackers_of(plan: Plan) -> list[str]:
-    """Return the trackers that `report_to` and its short keys name."""
-    value = plan.arguments.value("report_to")
-    listed = value if isinstance(value, list) else [value] if value else []
-    return [str(name) for name in listed if name not in {"all", "none"}]
-
-
-@check_config("tracker", "config", "an unknown tracker in `report_to`")
-def check_trackers(plan: Plan) -> None:
-    """Raise UnknownNameError for an unknown tracker."""
-    for name in trackers_of(plan):
-        if name not in TRACKERS:
-            raise UnknownNameError("tracker (report_to)", name, TRACKERS)

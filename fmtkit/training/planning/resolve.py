@@ -1,4 +1,7 @@
-"""The arguments of each class: where every key goes, what follows from several keys, and who set them."""
+"""The arguments of each class: where every key goes, what follows from several keys, and who set them.
+
+Keys that are set and change nothing are noted in `planning.idle`.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,14 +11,13 @@ from fmtkit.core.runner import Runner
 from fmtkit.training.config.class_arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
-from fmtkit.training.config.keys import SECTION, arguments_of, find_key, table
+from fmtkit.training.config.keys import arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.trainer_source import installed
 from fmtkit.training.planning import hooks
-from fmtkit.training.planning.arguments import Argument, Arguments
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import DEFAULT_LENGTH
+from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
@@ -32,8 +34,8 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Arguments:
         out.notes.append(
             f"{fields.package} is not installed: the arguments of {fields.class_name} pass unchecked"
         )
-    for key, value, origin in _set_keys(config):
-        if _section(key.name) in runner.idle or _is_left_out(key, value, config, fields):
+    for key, value, origin in set_keys(config):
+        if section_of(key.name) in runner.idle or _is_left_out(key, value, config, fields):
             continue
         code = _CODES.get(key.target, "argument")
         with problems.collecting(code, key.name):
@@ -45,7 +47,6 @@ def resolve(config: Config, runner: Runner, problems: Problems) -> Arguments:
                         _place(out, key, argument, fields)
     for name, value in runner.defaults.items():
         out.default(name, value, f"default of {runner.method}")
-    _notes(config, runner, out)
     return out
 
 
@@ -54,12 +55,12 @@ def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> boo
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
-    return _lacks(key, fields) or (
+    return lacks(key, fields) or (
         isinstance(value, (str, bool)) and value in key.values and key.values[value] is None
     )
 
 
-def _lacks(key: Key, fields: Fields) -> bool:
+def lacks(key: Key, fields: Fields) -> bool:
     """Return whether a speed-only key is for an argument that the class does not have."""
     return key.speed_only and key.target not in fields.fields
 
@@ -68,7 +69,8 @@ def _place_of(key: Key, argument: Argument) -> str:
     return f"{key.name}.{argument.name}" if key.target == "*" else key.name
 
 
-def _set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
+def set_keys(config: Config) -> Iterator[tuple[Key, object, str]]:
+    """Yield each key that is set, its value and its origin."""
     for name, setting in config.settings.items():
         key = find_key(name)
         if key is not None:
@@ -135,56 +137,8 @@ def _check_model_argument(argument: Argument, *, own: bool) -> None:
     Fields("from_pretrained", "transformers", known).check(argument.name, argument.origin)
 
 
-def _notes(config: Config, runner: Runner, out: Arguments) -> None:
-    """Note which keys were set and change nothing, so that nothing is ignored silently."""
-    fields = arguments_of(runner)
-    for key, value, _ in sorted(_set_keys(config), key=lambda one: one[0].name):
-        if _lacks(key, fields) and value is not False:
-            out.notes.append(
-                f"{key.name} changes nothing: {fields.class_name} has no {key.target}, which would "
-                "change only speed and memory"
-            )
-        elif remark := key.remark(value):
-            out.notes.append(remark)
-        other = _acts_with(key)
-        if (
-            other
-            and value is not False
-            and runner.sections & {"rl", "vllm"}
-            and _is_idle(config, runner, other)
-        ):
-            out.notes.append(f"{key.name} changes nothing without {other}")
-    dead = sorted(name for name in config.settings if _section(name) in runner.idle)
-    if dead:
-        out.notes.append(
-            f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
-            f"{', '.join(dead)} change nothing"
-        )
-    for name in section.names():
-        if name not in runner.sections and out.sections.get(name):
-            keys = ", ".join(
-                sorted(a.origin.removeprefix("key ") for a in out.sections[name].values())
-            )
-            out.notes.append(f"{runner.method} does not use {keys}")
-    if out.peft and config.get("adapter") is None:
-        keys = ", ".join(sorted(a.origin.removeprefix("key ") for a in out.peft.values()))
-        out.notes.append(f"without `adapter` all weights train: {keys} change nothing")
-
-
-def _acts_with(key: Key) -> str:
-    """Return the key without which this one has no effect; TRL's vLLM arguments need use_vllm."""
-    is_vllm = key.name.startswith(f"{SECTION}.vllm_")
-    return key.acts_with or (f"{SECTION}.use_vllm" if is_vllm else "")
-
-
-def _is_idle(config: Config, runner: Runner, name: str) -> bool:
-    """Return whether a key asks for nothing; a trainer with a sampler of its own always uses vLLM."""
-    if name == f"{SECTION}.use_vllm" and runner.own_sampler:
-        return False
-    return config.get(name) in (None, False, 0)
-
-
-def _section(name: str) -> str:
+def section_of(name: str) -> str:
+    """Return the section that a dotted name of a key begins with; empty for one of the whole run."""
     return name.partition(".")[0] if "." in name else ""
 
 

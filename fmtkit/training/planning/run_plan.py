@@ -13,9 +13,9 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import find_key
 from fmtkit.training.config.problems import NEEDED
+from fmtkit.training.config.slices import Slice, slice_of
 from fmtkit.training.planning import chat_templates
-from fmtkit.training.planning.arguments import Arguments
-from fmtkit.training.planning.types import DatasetPlan, FewSteps, Launch
+from fmtkit.training.planning.types import Arguments, DatasetPlan, FewSteps, Launch
 
 Groups = Mapping[str, Sequence[tuple[str, str, str]]]
 """Title -> lines of a plan: name, value, origin."""
@@ -64,9 +64,33 @@ class Plan:
         return self.config.text("base_model")
 
     @property
+    def tokenizer(self) -> str | None:
+        """Return the tokenizer of the run: a folder or a hub id, the model's own where no key names one."""
+        return self.config.text("tokenizer_config") or self.model
+
+    @property
+    def adapter(self) -> str | None:
+        """Return the kind of adapter that trains; None where all weights do."""
+        return self.config.text("adapter")
+
+    @property
+    def uses_cpu(self) -> bool:
+        """Return whether the run is to train without a GPU, even where there is one."""
+        return self.config.is_true("use_cpu")
+
+    @property
+    def trains_on_inputs(self) -> bool:
+        """Return whether prompts are trained on as replies are."""
+        return self.config.is_true("train_on_inputs")
+
+    @property
     def all_datasets(self) -> tuple[DatasetPlan, ...]:
         """Return the datasets to train on, and those to evaluate on."""
         return (*self.datasets, *self.test_datasets)
+
+    def slice_of(self, dataset: DatasetPlan) -> Slice:
+        """Return which rows of a dataset the run takes."""
+        return slice_of(dataset.entry, self.config.get("seed"))
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain values, every argument with its origin."""
@@ -74,7 +98,7 @@ class Plan:
         groups = {
             "trainer": given.trainer,
             "model": given.model,
-            "peft": given.peft if self.config.get("adapter") else {},
+            "peft": given.peft if self.adapter else {},
             "quantization": given.quantization,
             "teacher": given.teacher,
             **given.sections,
@@ -95,7 +119,7 @@ class Plan:
                 for group, arguments in groups.items()
                 if arguments
             },
-            "adapter": self.config.get("adapter"),
+            "adapter": self.adapter,
             "launch": {
                 "how": self.launch.profile,
                 "command": list(self.launch.command),

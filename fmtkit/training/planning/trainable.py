@@ -148,7 +148,7 @@ def find_untrained(run: Run) -> Problem | None:
     """Return the problem of rows none of which has a message, or a part, that is trained on."""
     if run.plan.runner.mask != "completion" or not _all_rows_are_known(run):
         return None
-    everything = run.plan.config.is_true("train_on_inputs")
+    everything = run.plan.trains_on_inputs
     for dataset in run.plan.datasets:
         rule = turn_rule(run.plan.config, dataset.entry)
         rows = _python_rows(run.first_rows[dataset.name].tables)

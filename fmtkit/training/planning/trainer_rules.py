@@ -19,10 +19,10 @@ from typing import Any, cast
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class, installed
-from fmtkit.training.planning import images, model_overrides, refusals
-from fmtkit.training.planning.arguments import Argument
+from fmtkit.training.planning import device_checks, images, model_overrides
 from fmtkit.training.planning.check import Run, advice, check_config, check_run
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Argument
 
 _DEEPEST = 12
 _PASSED = frozenset(
@@ -732,7 +732,7 @@ def _is_instance(call: ast.Call, frame: Frame) -> bool:
 
 _TRACKERS: Mapping[str, tuple[str, ...]] = {
     f"is_{name.removesuffix('_ml')}_available": packages
-    for name, packages in refusals.TRACKERS.items()
+    for name, packages in device_checks.TRACKERS.items()
     if packages
 }
 """Function of transformers -> the packages of the tracker, of which it looks for one."""

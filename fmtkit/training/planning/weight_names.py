@@ -33,7 +33,7 @@ def find(run: Run) -> Iterator[Problem]:
     if not weights:
         return
     modules = _modules(weights)
-    if config.get("adapter"):
+    if run.plan.adapter:
         yield from _targets(config.get("lora_target_modules"), weights, modules)
         saved = config.get("lora_modules_to_save")
         absent = [n for n in _listed(saved) if not any(m.endswith(n) for m in modules)]
@@ -94,7 +94,7 @@ def notes(run: Run) -> list[str]:
     """Return a note on names of which an adapter has no module, where it has others."""
     weights = _weights(Path(run.plan.model or "").expanduser())
     names = run.plan.config.get("lora_target_modules")
-    if not weights or not run.plan.config.get("adapter") or not isinstance(names, list):
+    if not weights or not run.plan.adapter or not isinstance(names, list):
         return []
     modules = _modules(weights)
     absent = [

@@ -318,8 +318,6 @@ def job_of(
     """Return the job of a plan whose datasets are converted."""
     given, config = plan.arguments, plan.config
     sections = {name: given.values(name) for name in section.names()}
-    adapter = config.get("adapter")
-    model = plan.model or ""
     fmtkit_keys = {name: s.value for name, s in config.settings.items() if _is_ours(name)}
     if plan.datasets:
         fmtkit_keys["type_options"] = dict(plan.datasets[0].reading.options)
@@ -327,12 +325,12 @@ def job_of(
         run=str(plan.run),
         method=plan.method,
         variant=_variant(plan),
-        model=model,
-        tokenizer=config.text("tokenizer_config") or model,
+        model=plan.model or "",
+        tokenizer=plan.tokenizer or "",
         trainer=given.values("trainer"),
         own=given.values("own"),
         model_arguments=given.values("model"),
-        peft=given.values("peft") if adapter else None,
+        peft=given.values("peft") if plan.adapter else None,
         quantization=given.values("quantization") or None,
         teacher=config.text("teacher_model"),
         teacher_arguments=given.values("teacher"),

@@ -12,9 +12,9 @@ from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import visible_gpus
-from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.vllm import ready, serve
 
 COLOCATED = {

@@ -96,38 +96,34 @@ def _number_after(command: tuple[str, ...], flag: str) -> int:
 
 
 def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
-    count = plan.config.get("num_processes")
-    if not isinstance(count, int):
-        count = None if plan.launch.needs_cuda else 1
-    if "use_cpu" in plan.arguments.trainer:
-        return []
-    return visible_gpus.visible(environment)[:count]
+    return [] if plan.uses_cpu else visible_gpus.visible(environment)[: plan.launch.processes]
 
 
 def check_server() -> None:
     """Raise DependencyError unless this environment can serve."""
-    version = installed("vllm")
-    if version is None:
-        raise DependencyError(
-            f"vllm is not installed in {sys.prefix}; give it its own environment: python -m venv "
-            f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}' ({_DOCS})"
-        )
-    _check_range(version)
-    _check_transformers(version)
+    _check_packages(
+        f"vllm is not installed in {sys.prefix}; give it its own environment: python -m venv "
+        f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}'"
+    )
 
 
 def check_trainer() -> None:
     """Raise DependencyError unless TRL's client of vLLM can be imported in this environment."""
-    version = installed("vllm")
-    if version is None:
-        raise DependencyError(
-            f"trl.use_vllm: TRL's trainer imports vllm, also as a client, and {sys.prefix} has none; "
-            f"pip install 'trl[vllm]' here, or leave out use_vllm ({_DOCS})"
-        )
-    _check_range(version)
-    _check_transformers(version)
+    _check_packages(
+        f"trl.use_vllm: TRL's trainer imports vllm, also as a client, and {sys.prefix} has none; "
+        "pip install 'trl[vllm]' here, or leave out use_vllm"
+    )
     if installed("requests") is None:
         raise DependencyError("trl.use_vllm: TRL's client needs requests: pip install requests")
+
+
+def _check_packages(absent: str) -> None:
+    """Raise DependencyError for a vLLM, or a transformers beside it, that does not fit; `absent` for none."""
+    version = installed("vllm")
+    if version is None:
+        raise DependencyError(f"{absent} ({_DOCS})")
+    _check_range(version)
+    _check_transformers(version)
 
 
 def is_in_range(version: str) -> bool:

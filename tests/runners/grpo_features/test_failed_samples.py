@@ -1,5 +1,6 @@
 """Rewards, rollouts and environments that fail: tried again, masked within limits, never trained as 0."""
 
+import asyncio
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ import trl
 import yaml
 from test_grpo_trainer import GROUP, logs, make_trainer, rows
 
+from fmtkit.core import foreign_calls
 from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.settings import GrpoSettings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
@@ -89,17 +91,23 @@ def test_without_a_share_the_first_failure_ends_it_as_before(function):
         rewards.score(["", ""], ["a", BAD])
 
 
-def test_a_call_that_fails_for_a_moment_is_made_again():
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_call_that_fails_for_a_moment_is_made_again(monkeypatch, is_awaited):
+    monkeypatch.setattr(foreign_calls, "FIRST_PAUSE", 0.01)
     calls = []
 
     def flaky(completions, **_):
         calls.append(len(completions))
-        if len(calls) == 1:
+        if len(calls) <= 2:
             raise OSError("reset")
         return [1.0] * len(completions)
 
-    assert scored(flaky, ["a", "b"], retries=1) == ([1.0, 1.0], {})
-    assert calls == [2, 2]
+    async def flaky_coroutine(completions, **_):
+        return flaky(completions)
+
+    function = flaky_coroutine if is_awaited else flaky
+    assert scored(function, ["a", "b"], retries=2) == ([1.0, 1.0], {})
+    assert calls == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -396,6 +404,62 @@ def test_an_environment_that_never_ends_fails_in_any_case(share):
     environment, said = climbed(Stuck, settings, 2)
     assert said == ["the environment has failed"] * 2
     assert "took more than 0.2 s" in environment.fmtkit_failure
+
+
+class Lift:
+    """An environment whose methods are coroutines."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def reset(self, **_):
+        """Begin."""
+
+    async def step(self, up: int):
+        """Go up, or stay between two floors.
+
+        Args:
+            up: How many floors.
+        """
+        self.asked += 1
+        if up < 0:
+            raise ValueError("no way down")
+        if up > 9:
+            await asyncio.sleep(60)
+        if self.asked <= 2:
+            raise ConnectionError("the lift is busy")
+        return "up"
+
+
+def stepped(up, **settings):
+    """Return a lift after one step, and what was said of it."""
+    timings = Timings()
+    lift = guarded(Lift, RolloutSettings(max_failed_share=0.5, **settings), timings)()
+
+    async def ride():
+        await lift.reset()
+        try:
+            return await lift.step(up)
+        except ValueError as error:
+            return str(error)
+
+    said = asyncio.run(ride())
+    assert {name.split("/")[1] for name, _ in timings.metrics()} == {"Lift.reset", "Lift.step"}
+    return lift, said
+
+
+def test_a_coroutine_of_an_environment_is_guarded_as_any_other_method(monkeypatch):
+    monkeypatch.setattr(foreign_calls, "FIRST_PAUSE", 0.01)
+    lift, said = stepped(1, max_retries=2)
+    assert (said, lift.asked, lift.fmtkit_failure) == ("up", 3, None)
+    lift, said = stepped(1, max_retries=1)
+    assert (said, lift.asked) == ("the environment has failed", 2)
+    assert "Lift.step raised ConnectionError: the lift is busy" in lift.fmtkit_failure
+    lift, said = stepped(-1, max_retries=2)
+    assert (said, lift.asked, lift.fmtkit_failure) == ("no way down", 1, None)
+    lift, said = stepped(10, environment_timeout=0.1)
+    assert said == "the environment has failed"
+    assert "took more than 0.1 s" in lift.fmtkit_failure
 
 
 def test_a_guarded_environment_looks_as_it_did():

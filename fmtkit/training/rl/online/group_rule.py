@@ -12,7 +12,7 @@ from math import gcd
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.problems import RefusalError
-from fmtkit.training.planning.arguments import Arguments
+from fmtkit.training.planning.types import Arguments
 
 _BATCH, _ACCUMULATION = 8, 1
 """Defaults of transformers: rows per micro-batch, and micro-batches per optimizer step."""

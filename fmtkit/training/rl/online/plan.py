@@ -11,9 +11,9 @@ from fmtkit.core.runner import PROVIDES, TRL_FEATURES, Runner, methods, our_feat
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning import hooks
-from fmtkit.training.planning.arguments import Arguments
 from fmtkit.training.planning.check import advise, check_config
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.online import group_rule
 from fmtkit.training.rl.rewards import call_limits, entries

@@ -70,7 +70,7 @@ def _key(plan: "Plan") -> str:
 
 def _template(plan: "Plan") -> tuple[str | None, dict[str, Any]]:
     """Return the text of the run's template, None where it is not at hand, and the tokenizer's config."""
-    name = plan.config.text("tokenizer_config") or plan.model or ""
+    name = plan.tokenizer or ""
     folder = Path(name).expanduser()
     if not (folder / "tokenizer.json").is_file():
         file = hub_access.cached(name, "tokenizer.json") if name and not folder.exists() else None

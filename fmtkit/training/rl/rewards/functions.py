@@ -3,10 +3,12 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from fmtkit.core.foreign_calls import retried_coroutine
 from fmtkit.training.rl.failed_samples import Failures, processes
 from fmtkit.training.rl.rewards.batch import (
     Batch,
@@ -115,8 +117,8 @@ class _UserReward:
         self,
         prompts: Sequence[Any],
         completions: Sequence[Any],
-        completion_ids: Sequence[Any] | None,
-        others: Mapping[str, Any],
+        completion_ids: Sequence[Any] | None = None,
+        **others: Any,
     ) -> Batch:
         """Return the batch of one call of TRL's."""
         batch = batch_of(prompts, completions, completion_ids, others)
@@ -151,15 +153,9 @@ class Reward(_UserReward):
 
     pool: Pool | None = None
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        completion_ids: Sequence[Any] | None = None,
-        **others: Any,
-    ) -> list[Value]:
+    def __call__(self, *rows: Any, **named: Any) -> list[Value]:
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
-        batch = self.batch_of(prompts, completions, completion_ids, others)
+        batch = self.batch_of(*rows, **named)
         pool = self.pool if self.pool is not None and self.pool.takes(batch) else None
         cut = self.cutting.cut(batch, self.called, pool.workers if pool else 1)
         try:
@@ -174,15 +170,9 @@ class Reward(_UserReward):
 class AsyncReward(_UserReward):
     """A coroutine function; it runs on its own loop, since a blocking call would stop TRL's."""
 
-    async def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        completion_ids: Sequence[Any] | None = None,
-        **others: Any,
-    ) -> list[Value]:
+    async def __call__(self, *rows: Any, **named: Any) -> list[Value]:
         """Return one reward for each completion; raise RewardError for whatever is wrong."""
-        batch = self.batch_of(prompts, completions, completion_ids, others)
+        batch = self.batch_of(*rows, **named)
         cut = self.cutting.cut(batch, self.called, 1)
         try:
             scored = await asyncio.gather(*(self._part(part, self.called.seconds) for part in cut))
@@ -194,19 +184,15 @@ class AsyncReward(_UserReward):
         """Score a batch; if it fails and samples may fail, score each half."""
         started = time.perf_counter()
         called = self.called
-        for left in reversed(range(called.retries + 1)):
-            try:
-                values = await self._scored(batch, seconds)
-            except RewardError as error:
-                if left:
-                    await asyncio.sleep(0.5)
-                    continue
-                if not called.masks:
-                    raise
-                if len(batch) <= called.least(batch):
-                    return Scored.lost(len(batch), str(error), started)
-            else:
-                return Scored(values, {}, [time.perf_counter() - started] * len(batch))
+        try:
+            values = await retried_coroutine(partial(self._scored, batch, seconds), called.retries)
+        except RewardError as error:
+            if not called.masks:
+                raise
+            if len(batch) <= called.least(batch):
+                return Scored.lost(len(batch), str(error), started)
+        else:
+            return Scored(values, {}, [time.perf_counter() - started] * len(batch))
         middle = len(batch) // 2
         halves = (batch.part(0, middle), batch.part(middle, len(batch)))
         return Scored.joined(await asyncio.gather(*(self._part(h, seconds / 2) for h in halves)))

@@ -110,7 +110,7 @@ def _ids(plan: Plan, tried: Sequence[Tried]) -> tuple[list[list[int]], list[str]
     """Return the completions' tokens, by the model's tokenizer where it is a folder here."""
     from fmtkit.tokenizers import tokens
 
-    folder = Path(plan.config.text("tokenizer_config") or plan.model or "").expanduser()
+    folder = Path(plan.tokenizer or "").expanduser()
     if not (folder / "tokenizer.json").is_file():
         words = [list(range(len(one.text.split()))) for one in tried]
         return words, ["completion_ids are counted in words: base_model is not a local folder"]

@@ -20,7 +20,6 @@ from fmtkit.rewards.correctness import REFERENCES
 from fmtkit.sources.blocks import ArrowRows, Records, plain_json
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.opening import open_sources
-from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan
@@ -124,7 +123,7 @@ def _is_completion(value: Any) -> bool:
 def _converted(
     plan: Plan, dataset: DatasetPlan, count: int, folder: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    selection = slice_of(dataset.entry, plan.config.get("seed"))
+    selection = plan.slice_of(dataset)
     specs, _ = datasets.specs_of(dataset, selection)
     options = replace(
         datasets.options_of(plan, dataset, selection, local=False, split=False),

@@ -8,12 +8,13 @@ is the environment's own failure, and so is a call that never ends.
 import functools
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.foreign_calls import OverdueError, retried, within
+from fmtkit.core.foreign_calls import OverdueError, retried, retried_coroutine, within
 from fmtkit.training.rl.failed_samples import Timings, processes
 from fmtkit.training.rl.rollouts.contract import in_one_line
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
@@ -65,18 +66,10 @@ def _guarded_function(
 
     @functools.wraps(function)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        _begin(self, name)
-        seconds = settings.environment_timeout
-        started = time.perf_counter()
-        try:
-            once = partial(within, seconds, partial(function, self, *arguments, **named))
-            return retried(once, settings.max_retries, final=_final(name))
-        except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
-            return _failed(self, label, name, error, settings)
-        finally:
-            timings.add(
-                label, [time.perf_counter() - started], seconds, [f"{arguments}{named}"[:80]]
-            )
+        once = partial(function, self, *arguments, **named)
+        with _guarding(self, label, settings, timings, f"{arguments}{named}"):
+            limited = partial(within, settings.environment_timeout, once)
+            return retried(limited, settings.max_retries, final=_final(name))
 
     return call
 
@@ -86,31 +79,37 @@ def _guarded_coroutine(
 ) -> Callable[..., Any]:
     import asyncio
 
-    name = function.__name__
+    name, seconds = function.__name__, settings.environment_timeout
 
     @functools.wraps(function)
     async def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        _begin(self, name)
-        seconds = settings.environment_timeout
-        started = time.perf_counter()
-        try:
-            for left in reversed(range(settings.max_retries + 1)):
-                try:
-                    return await asyncio.wait_for(function(self, *arguments, **named), seconds)
-                except Exception as error:
-                    if not left or isinstance(error, _final(name)):
-                        raise
-                    await asyncio.sleep(0.5)
-        except TimeoutError:
-            return _failed(self, label, name, OverdueError(seconds), settings)
-        except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
-            return _failed(self, label, name, error, settings)
-        finally:
-            timings.add(
-                label, [time.perf_counter() - started], seconds, [f"{arguments}{named}"[:80]]
-            )
+        async def limited() -> Any:
+            try:
+                return await asyncio.wait_for(function(self, *arguments, **named), seconds)
+            except TimeoutError as error:
+                raise OverdueError(seconds) from error
+
+        with _guarding(self, label, settings, timings, f"{arguments}{named}"):
+            return await retried_coroutine(limited, settings.max_retries, final=_final(name))
 
     return call
+
+
+@contextmanager
+def _guarding(
+    environment: Any, label: str, settings: RolloutSettings, timings: Timings, given: str
+) -> Iterator[None]:
+    """Time one call of an environment; mask the sample if it fails, and return None in its place."""
+    name = label.rpartition(".")[2]
+    _begin(environment, name)
+    started = time.perf_counter()
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the environment's own; its sample is marked
+        _failed(environment, label, name, error, settings)
+    finally:
+        seconds = time.perf_counter() - started
+        timings.add(label, [seconds], settings.environment_timeout, [given[:80]])
 
 
 def _begin(environment: Any, name: str) -> None:
