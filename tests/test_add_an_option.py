@@ -39,6 +39,7 @@ from pages import commands
 from fmtkit import library
 from fmtkit.training import config_page
 from fmtkit.training.config import config, schema
+from fmtkit.training.config import slices
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.data.convert_config import _entry
@@ -54,7 +55,7 @@ def error(function, *arguments, **given):
 entry = {"path": "rows.jsonl", "type": "intel"}
 run = {"rl": "dpo", "datasets": [entry, {**entry, "mood": "warm"}], "mood": "cold"}
 plan = planning.plan(run, partial=True)
-whole = slice_ = datasets.slice_of({}, None)
+whole = slice_ = slices.slice_of({}, None)
 convert = [_entry(plan, one, options.ConvertOptions(), is_file=True)[1].mood for one in plan.datasets]
 typed = options.ConvertOptions(mood="warm", typed=frozenset({"mood"}))
 print(json.dumps({

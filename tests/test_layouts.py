@@ -613,7 +613,7 @@ def test_a_few_bad_rows_are_no_second_layout(tmp_path):
         ("", ["no rows"]),
         ("null\n", ["no row could be read", "not_an_object"]),
         ('{"a": 1}\n', ["columns are a", "--map question=COLUMN", "--plugin FILE.py"]),
-        ('{"audio": ["x.wav"], "b": 1}\n', ["audio: fmtkit converts text and images only"]),
+        ('{"audio": ["x.wav"], "b": 1}\n', ["the rows have audio, in a form that no type reads"]),
         ('{"images": ["x.png"], "b": 1}\n', ["columns are images, b", "--map question=COLUMN"]),
         ('[{"role": "user", "content": "q"}]\n', ["each row is a single message"]),
         (

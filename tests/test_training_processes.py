@@ -204,7 +204,8 @@ def test_more_processes_than_gpus_are_refused_before_anything_is_converted(monke
 
     def plan(config, how):
         settings = planning.load({"base_model": "m", "rl": "dpo", **config})
-        return SimpleNamespace(config=settings, launch=how)
+        uses_cpu = bool(settings.get("use_cpu"))
+        return SimpleNamespace(config=settings, launch=how, uses_cpu=uses_cpu)
 
     def found(config, how=here, **run):
         return device_checks.find_processes(Run(plan(config, how), **run))

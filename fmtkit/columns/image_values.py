@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fmtkit.core.message_keys import IMAGE_PARTS
+from fmtkit.core.message_keys import is_image_part
 from fmtkit.sources.marks import Media, NotText
 
 
@@ -101,16 +101,6 @@ def _image_of(value: Any) -> Media | None:
     if any(not key.startswith(_SIZES) and key not in _KEYS for key in others):
         raise UnreadableImageError
     return None
-
-
-def is_image_part(part: Any) -> bool:
-    """Return whether a part of a content is an image, named or not (Qwen's parts have no type)."""
-    if not isinstance(part, Mapping):
-        return False
-    kind = part.get("type")
-    if isinstance(kind, str):
-        return kind.startswith(IMAGE_PARTS)
-    return kind is None and part.get("text") is None and part.get("image") is not None
 
 
 def image_of_part(part: Mapping[str, Any]) -> Media | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
-from fmtkit.columns.image_values import UnreadableImageError, image_of_part, is_image_part
+from fmtkit.columns.image_values import UnreadableImageError, image_of_part
 from fmtkit.columns.kinds import (
     DialogKind,
     FlagKind,
@@ -25,7 +25,15 @@ from fmtkit.columns.kinds import (
     TreeKind,
 )
 from fmtkit.core.errors import near_match
-from fmtkit.core.message_keys import CARRIED, IMAGE, MEDIA_PARTS, SILENT, MessageKey
+from fmtkit.core.message_keys import (
+    CARRIED,
+    MEDIA_PARTS,
+    SILENT,
+    MessageKey,
+    is_image_part,
+    text_of_part,
+    texts_of,
+)
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.marks import (
     Duplicated,
@@ -541,17 +549,6 @@ def _joined(content: Any) -> Any:
     return "".join(texts_of(content)) if isinstance(content, list) else content
 
 
-def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
-    """Return the texts of sound parts, each a string or an object with one; IMAGE for an image."""
-    return tuple(map(_text_of_part, content))
-
-
-def _text_of_part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    return IMAGE if is_image_part(part) else str(part["text"])
-
-
 def _filled(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
     return message | {key.name: None for key in kind.keys}
 
@@ -590,7 +587,7 @@ def _spans_of_parts(content: Any) -> str | None:
         return None
     made, at = [], 0
     for part, flag in zip(parts, flags, strict=True):
-        size = len(_text_of_part(part))
+        size = len(text_of_part(part))
         is_trained = flag is None or bool(flag)
         if size:
             made.append({"begin_offset": at, "end_offset": at + size - 1, "train": is_trained})

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from fmtkit.columns import image_values
 from fmtkit.columns.image_values import REJECTED, RowImages, UnreadableImageError, images_of
-from fmtkit.columns.strict_kinds import contents, has_image_part, texts_of
+from fmtkit.columns.strict_kinds import contents, has_image_part
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
 from fmtkit.core.buffers import whole
 from fmtkit.core.image_columns import IMAGE_TYPE, IMAGES
-from fmtkit.core.message_keys import IMAGE
+from fmtkit.core.message_keys import IMAGE, texts_of
 from fmtkit.formats.registry import Converter
 from fmtkit.sources.marks import Fault, Media, kind_of
 

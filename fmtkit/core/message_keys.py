@@ -5,7 +5,7 @@ kernel is told them. What follows for a column of messages is in fmtkit.columns.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -165,3 +165,25 @@ def for_template(message: Mapping[str, Any]) -> dict[str, Any]:
     seen = {key: value for key, value in message.items() if value is not None and key not in MARKS}
     calls = seen.get("tool_calls")
     return {**seen, "tool_calls": json.loads(calls)} if isinstance(calls, str) else seen
+
+
+def is_image_part(part: Any) -> bool:
+    """Return whether a part of a content is an image, named or not (Qwen's parts have no type)."""
+    if not isinstance(part, Mapping):
+        return False
+    kind = part.get("type")
+    if isinstance(kind, str):
+        return kind.startswith(IMAGE_PARTS)
+    return kind is None and part.get("text") is None and part.get("image") is not None
+
+
+def texts_of(content: Sequence[Any]) -> tuple[str, ...]:
+    """Return the texts of sound parts, each a string or an object with one; IMAGE for an image."""
+    return tuple(map(text_of_part, content))
+
+
+def text_of_part(part: Any) -> str:
+    """Return the text of a sound part."""
+    if isinstance(part, str):
+        return part
+    return IMAGE if is_image_part(part) else str(part["text"])

@@ -13,9 +13,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, Protocol
 
-from fmtkit.columns.image_values import is_image_part
-from fmtkit.columns.strict_kinds import texts_of
-from fmtkit.core.message_keys import ImageMark, in_parts
+from fmtkit.core.message_keys import ImageMark, in_parts, is_image_part, texts_of
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.tracing import Fault, Request
 

@@ -17,7 +17,7 @@ from fmtkit.core.runner import Head, Runner, find
 from fmtkit.training.building import image_lengths, on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
 from fmtkit.training.data import image_rows, tokenized_rows
-from fmtkit.training.planning import at_hand, freezing, images
+from fmtkit.training.planning import at_hand, freezing, image_facts
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 from fmtkit.training.planning.types import LABELS
 
@@ -159,7 +159,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     from fmtkit.training.data.rows import load_rows
 
     runner = runner_of(job)
-    has_images = images.are_in((*job.train, *job.evaluation))
+    has_images = image_facts.are_in((*job.train, *job.evaluation))
     processor = load_processor(job, runner) if has_images else None
     tokenizer = load_tokenizer(job) if processor is None else processor.tokenizer
     notes: list[str] = []
@@ -239,7 +239,7 @@ def load_processor(job: Job, runner: Runner) -> Any:
     Raises OptionError for a method whose trainer makes nothing of images.
     """
     if not runner.takes_images:
-        raise OptionError(images.no_path(runner))
+        raise OptionError(image_facts.no_path(runner))
     named = job.setting("processor_kwargs")
     processor = processors.load(
         job.model,

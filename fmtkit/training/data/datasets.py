@@ -34,9 +34,9 @@ from fmtkit.training.config.slices import Slice, choice
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import data_report
 from fmtkit.training.data.convert_first import convert_first
-from fmtkit.training.planning import images
 from fmtkit.training.planning.chat_templates import template_source
 from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
+from fmtkit.training.planning.image_facts import has_column
 from fmtkit.training.planning.job import WITHOUT, Source
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
@@ -236,7 +236,7 @@ def _trained_columns(plan: Plan, dataset: DatasetPlan, files: Sequence[str]) -> 
         name for table in dataset.table.split(" or ") for name in TABLES[table].column_names()
     }
     schemas = [pq.read_schema(file) for file in files]
-    if all(map(images.has_column, schemas)):
+    if all(map(has_column, schemas)):
         columns |= {IMAGES}
     names = dict.fromkeys(name for schema in schemas for name in schema.names)
     return tuple(name for name in names if name in {*columns, "text"})

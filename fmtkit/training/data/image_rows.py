@@ -12,7 +12,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.training.data import tokenized_rows
-from fmtkit.training.planning.images import NO_TOOLS, ONE_MASK, mixed
+from fmtkit.training.planning.image_facts import NO_TOOLS, ONE_MASK, has_column, mixed
 
 if TYPE_CHECKING:
     from fmtkit.core.runner import Runner
@@ -26,7 +26,7 @@ def as_stored(rows: Any) -> Any:
     """Return rows whose images are bytes, which every step until the trainer passes on unchanged."""
     from datasets import Image, List
 
-    if IMAGES not in rows.column_names:
+    if not has_column(rows.features.arrow_schema):
         return rows
     return rows.cast_column(IMAGES, List(Image(decode=False)))
 

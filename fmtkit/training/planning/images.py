@@ -2,30 +2,29 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.image_columns import IMAGES
-from fmtkit.core.runner import Runner, methods
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import checks, weight_files
 from fmtkit.training.planning.check import Run, advise, check_run
 from fmtkit.training.planning.dataset_entries import turn_rule
-from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.image_facts import (
+    NO_TOOLS,
+    ONE_MASK,
+    mixed,
+    no_path,
+    rows_with_images,
+)
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import TEST
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 PARTS = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
 FREEZING = (*PARTS, "freeze_mm_modules")
@@ -33,8 +32,6 @@ FREEZING = (*PARTS, "freeze_mm_modules")
 SIZES = ("image_size", "image_max_pixels", "image_min_pixels", "image_resize_algorithm")
 _OF_ROWS = (*SIZES, "processor_type", "processor_kwargs")
 """Keys that act on rows with images only."""
-NO_TOOLS: tuple[object, ...] = (None, "", "[]", [])
-"""Values of the column tools in rows that have none."""
 _REPLIES = ("completion", "chosen", "rejected")
 _MARKS = re.compile(r"{%-?\s*generation\b")
 
@@ -61,57 +58,6 @@ def is_vision_model(plan: Plan) -> bool | None:
     return isinstance(facts.get("vision_config"), Mapping) or any(name in facts for name in marks)
 
 
-def has_column(schema: pa.Schema) -> bool:
-    """Return whether rows have the images that fmtkit converts, not a column of that name carried through."""
-    index = schema.get_field_index(IMAGES)
-    if index < 0 or not pa.types.is_list(schema.field(index).type):
-        return False
-    inside = schema.field(index).type.value_type
-    return pa.types.is_struct(inside) and {field.name for field in inside} == {"bytes", "path"}
-
-
-def are_in(sources: Sequence[Source]) -> bool:
-    """Return whether a row of these converted files has an image, in a column that the trainer gets."""
-    import pyarrow.parquet as pq
-
-    files = [
-        file
-        for source in sources
-        for file in source.files
-        if not source.columns or IMAGES in source.columns
-    ]
-    return any(_has_image(pq.ParquetFile(file)) for file in files)
-
-
-def _has_image(parquet: "pq.ParquetFile") -> bool:
-    if not has_column(parquet.schema_arrow):
-        return False
-    names = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
-    # The paths are small: no image is read to count them.
-    paths = [n for n in names if n.startswith(f"{IMAGES}.") and n.endswith(".path")]
-    batches = parquet.iter_batches(columns=paths or [IMAGES])
-    return any(pc.sum(pc.list_value_length(batch.column(IMAGES))).as_py() for batch in batches)
-
-
-def no_path(runner: Runner) -> str:
-    """Return what is said of rows with images for a method whose trainer makes nothing of them."""
-    able = methods(lambda one: one.takes_images)
-    return f"{runner.method}: the rows have images, and its trainer trains without them; use {able}"
-
-
-def mixed(method: str, without: int, rows: int) -> str:
-    """Return what is said of rows without images for a method whose trainer cannot mix them."""
-    return (
-        f"{method}: {without:,} of {rows:,} rows have no image, and TRL's trainer cannot mix them with rows "
-        "that have: leave them out, or use rl: rloo"
-    )
-
-
-ONE_MASK = (
-    "which turns of rows with images are trained on cannot be chosen: TRL's collator trains on every reply; "
-    "leave roles_to_train, train_on_eos and the messages' own flags out"
-)
-"""What is said of rows with images and a choice of turns."""
 UNMARKED = (
     "the chat template marks no replies ({% generation %}), and TRL has no variant of it that does: rows of "
     "messages with images cannot be masked; write rows of prompt and completion, or set train_on_inputs: true"
@@ -326,14 +272,6 @@ def _is_known(run: Run) -> bool:
 
 def _tables(run: Run) -> Iterable[pa.Table]:
     return [table for rows in run.first_rows.values() for table in rows.tables]
-
-
-def rows_with_images(table: pa.Table) -> int:
-    """Return how many rows of a table have an image."""
-    if not has_column(table.schema):
-        return 0
-    lengths = pc.fill_null(pc.list_value_length(table.column(IMAGES)), 0)
-    return int(pc.sum(pc.greater(lengths, 0)).as_py() or 0)
 
 
 def _has_tools(table: pa.Table) -> bool:

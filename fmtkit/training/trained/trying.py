@@ -12,7 +12,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import written
-from fmtkit.training.planning import images
+from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import trained_model
@@ -186,7 +186,7 @@ def _data(
     encode = _encoding(trained, tokenizer, table, kind)
     rows: list[_Row] = []
     for piece in stream:
-        if images.rows_with_images(piece.table):
+        if rows_with_images(piece.table):
             raise OptionError(
                 f"--data {options.data}: rows with images cannot be tried; give --prompt TEXT"
             )
