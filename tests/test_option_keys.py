@@ -56,6 +56,8 @@ DIALOG = {
 }
 PNG = png(32, 24)
 SPLIT = {"val_set_size": 4}
+SHOWN = {"chat_template": "tokenizer_default"}
+"""Of rows with images: the template of a model that sees them."""
 """What makes an option's effect visible, where that needs another one."""
 
 
@@ -83,14 +85,15 @@ CASES: dict[str, Case] = {
     "workers": Case(2, changes=False),
     "plugins": Case(["debate.py"], {"type": "debate"}, tuple(RENAMED)),
     "keep": Case(["id"]),
-    "images": Case("embed", rows=tuple({**r, "image": "pics/a.png"} for r in ROWS)),
-    "image_folder": Case("PICS", rows=tuple({**r, "image": "a.png"} for r in ROWS)),
+    "images": Case("embed", SHOWN, tuple({**r, "image": "pics/a.png"} for r in ROWS)),
+    "image_folder": Case("PICS", SHOWN, tuple({**r, "image": "a.png"} for r in ROWS)),
     "verify_images": Case(
         True,
-        rows=tuple({**r, "image": data_uri(PNG[: -40 if r["id"] % 2 else None])} for r in ROWS),
+        SHOWN,
+        tuple({**r, "image": data_uri(PNG[: -40 if r["id"] % 2 else None])} for r in ROWS),
     ),
     "fetch_images": Case(
-        True, rows=tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
+        True, SHOWN, tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
     ),
     "ignore": Case(["id"]),
     "allow_rendered": Case(True, rows=tuple(RENDERED)),
@@ -181,8 +184,12 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "key"), SAID)
-def test_a_key_of_an_option_is_honoured_by_convert_and_by_a_run_alike(name, key, model, tmp_path):
+def test_a_key_of_an_option_is_honoured_by_convert_and_by_a_run_alike(
+    name, key, model, vision_model, tmp_path
+):
     case = CASES[name]
+    if case.beside is SHOWN:
+        model = vision_model("llava")
     file = write(tmp_path / "said", model, {key: case.value}, case)
     by_key = converted(file)
     assert by_key == trained(file)
