@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fmtkit.core.errors import DependencyError, OptionError
-from fmtkit.training.planning.checks import model_file
+from fmtkit.training.planning.model_files import model_file
 
 _FILES = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 _NONE: Mapping[str, Any] = MappingProxyType({})

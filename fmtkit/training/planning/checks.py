@@ -22,6 +22,7 @@ from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import hooks, weight_files
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.job import Source
+from fmtkit.training.planning.model_files import is_path, model_file
 from fmtkit.training.planning.run_plan import Plan
 
 if TYPE_CHECKING:
@@ -97,21 +98,6 @@ def find_tokenizer(run: Run) -> Iterator[Problem]:
     if file is not None and (run.asks_hub or Path(named or model).expanduser().is_dir()):
         key = "tokenizer_config" if named else "base_model"
         yield from _caught(key, lambda: _check_tokenizer(run.plan, named or model))
-
-
-def model_file(name: str, file: str) -> Path | None:
-    """Return a file of a local model: in its folder, or in the hub's cache."""
-    path = Path(name).expanduser() / file
-    if path.is_file() or not name or _is_path(name):
-        return path if path.is_file() else None
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        cached = try_to_load_from_cache(name, file)
-    except HFValidationError:
-        return None
-    return Path(cached) if isinstance(cached, str) else None
 
 
 def _caught(key: str, check: Callable[[], None]) -> Iterator[Problem]:
@@ -247,8 +233,8 @@ def _check_there(key: str, name: str, *, asks_hub: bool) -> None:
     if path.exists():
         return
     file = _FILE_OF.get(key, "config.json")
-    if _is_path(name) or _is_beside(name) or not asks_hub:
-        if _is_path(name) or hub_access.cached(name, file) is None:
+    if is_path(name) or _is_beside(name) or not asks_hub:
+        if is_path(name) or hub_access.cached(name, file) is None:
             raise _absent(key, name)
         return
     _hub_file(key, name, file)
@@ -263,7 +249,7 @@ _OF_HUB = re.compile(
 
 def _is_here_if_anywhere(key: str, name: str) -> bool:
     """Return whether a name cannot be one of the hub: it is a path, or one of no organisation."""
-    if _is_path(name) or _is_beside(name):
+    if is_path(name) or _is_beside(name):
         return True
     return "/" not in name and (key == "lora_model_dir" or not _OF_HUB.fullmatch(name))
 
@@ -285,11 +271,6 @@ def _absent(key: str, name: str) -> OptionError:
     if not hint and "/" not in name:
         hint = "; a model of the hub is written ORG/NAME"
     return OptionError(f"{key}: {name}: no such folder{hint}")
-
-
-def _is_path(name: str) -> bool:
-    """Return whether a name cannot be a model of the hub."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
 def _is_model(path: Path, key: str) -> bool:

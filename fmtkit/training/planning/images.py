@@ -12,7 +12,7 @@ import pyarrow as pa
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 from fmtkit.training.config.problems import Problem
-from fmtkit.training.planning import checks, weight_files
+from fmtkit.training.planning import weight_files
 from fmtkit.training.planning.check import Run, advise, check_run
 from fmtkit.training.planning.dataset_entries import turn_rule
 from fmtkit.training.planning.image_facts import (
@@ -22,6 +22,7 @@ from fmtkit.training.planning.image_facts import (
     no_path,
     rows_with_images,
 )
+from fmtkit.training.planning.model_files import model_file
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import TEST
@@ -44,7 +45,7 @@ def has_images(run: Run) -> bool:
 
 def is_vision_model(plan: Plan) -> bool | None:
     """Return whether the model takes images, by its config.json; None where that is not on this machine."""
-    file = checks.model_file(plan.model or "", "config.json")
+    file = model_file(plan.model or "", "config.json")
     if file is None or weight_files.fault_of_file(file):
         return None
     facts = json.loads(file.read_text(encoding="utf-8"))
