@@ -46,7 +46,7 @@ def test_what_a_type_makes_passes_through_as_it_is(case: Case, tmp_path: Path) -
             tmp_path / "text.parquet", "passthrough", tmp_path / "again.parquet", **options
         )
         assert again.rows_written == len(made)
-        assert pq.read_table(tmp_path / "again.parquet").equals(passed)
+        assert pq.read_table(tmp_path / "again.parquet").select(order).equals(passed)
 
 
 def test_tool_calls_written_as_text_are_read_as_what_they_say(tmp_path: Path) -> None:
