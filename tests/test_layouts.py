@@ -819,3 +819,27 @@ def test_the_lists_of_messages_that_python_wrote_are_no_text():
 def test_an_object_of_texts_is_no_list_of_choices():
     rows = [{"info": {"post": "q", "title": "t"}, "batch": "B", "answer": "It is."}] * 3
     assert detection.detect(rows)
+
+
+@pytest.mark.parametrize("lowest", [-1, 0])
+def test_a_step_rated_zero_is_neutral_only_where_others_are_below(lowest):
+    rated = ((1, "Add one"), (0, "Look at it"), (lowest, "Take two"))
+    steps = [{"step": f"{words}.", "rating": rating} for rating, words in rated]
+    rows = [{"problem": f"What is {n} + 1?", "steps": steps} for n in range(4)]
+    found = [fit.converter.name for fit in detection.detect(rows)]
+    assert ("rated_steps" in found) == (lowest < 0)
+    if lowest < 0:
+        assert fmtkit.table(rows, "rated_steps").to_pylist()[0]["labels"] == [True, True, False]
+
+
+def test_the_steps_before_a_better_and_a_worse_one_are_in_both_replies():
+    row = {"prompt": "What is 3 * 4 + 5?", "initial_reason_steps": "3 * 4 is 12.\n", "answer": "17"}
+    rows = [row | {"chosen": "It is 17.", "rejected": f"It is {n}."} for n in range(3)]
+    found = best_of(rows)
+    assert found is not None
+    assert found.converter.name == "step_dpo"
+    converted = fmtkit.table(rows, found.converter.name).to_pylist()[0]
+    assert [converted[side][0]["content"] for side in ("chosen", "rejected")] == [
+        "3 * 4 is 12.\nIt is 17.",
+        "3 * 4 is 12.\nIt is 0.",
+    ]

@@ -1,10 +1,10 @@
 """Contradicted fits: readings that the shapes of columns allow and their values speak against."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, NumberKind, TextKind
+from fmtkit.columns.kinds import DialogKind, Kind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.converting.bound_column import Row
 from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
 from fmtkit.converting.joined_rows import joined
@@ -41,6 +41,7 @@ def without_contradicted(
         if not (listed and _lacks_choices(one, listed[1], sample))
         and not holds_lists(one, sample, is_message)
         and not _reads_literals(one, sample)
+        and not _rates_otherwise(one, sample)
         and not _reads_addresses(one, sample)
         and not _reads_gold(one, sample)
         and not _counts_otherwise(one, sample)
@@ -67,6 +68,34 @@ def _reads_literals(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column that a fit reads as text has lists of messages that Python wrote."""
     columns = _read_texts(found, sample).values()
     return any(texts and all(map(_PYTHON_MESSAGES.match, texts)) for texts in columns)
+
+
+def _rates_otherwise(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether ratings within a list, whose sign tells right from wrong, are never below zero.
+
+    Of 0 and 1 the 0 is wrong, and not neutral.
+    """
+    rated = [
+        item.get(field)
+        for name, kind in found.converter.columns.items()
+        for field in _signed(kind)
+        for value in (decoded(row.get(_path(found, name))) for row in sample)
+        for item in (value if isinstance(value, list) else ())
+        if isinstance(item, Mapping)
+    ]
+    return bool(rated) and not any(isinstance(n, int | float) and n < 0 for n in rated)
+
+
+def _signed(kind: Kind) -> list[str]:
+    """Return the fields of a list of objects that hold numbers whose sign tells two sides apart."""
+    if not isinstance(kind, ListKind) or not isinstance(kind.item, RecordKind):
+        return []
+    fields = kind.item.fields.items()
+    return [name for name, held in fields if isinstance(held, NumberKind) and _has_sign(held)]
+
+
+def _has_sign(kind: NumberKind) -> bool:
+    return bool(kind.range and kind.range[0] < 0 < kind.range[1])
 
 
 def _tops(found: Fit) -> set[str]:
@@ -166,7 +195,7 @@ def is_on_another_scale(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a renamed number whose sign tells two sides apart is never below zero."""
     for name, path in found.mapping.items():
         kind = found.converter.columns[name]
-        if isinstance(kind, NumberKind) and kind.range and kind.range[0] < 0 < kind.range[1]:
+        if isinstance(kind, NumberKind) and _has_sign(kind):
             held = (row.get(path) for row in sample)
             if all(number >= 0 for number in held if isinstance(number, int | float)):
                 return True

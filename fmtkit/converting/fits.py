@@ -221,7 +221,7 @@ def _tried(binding: Binding, rows: Sequence[Row], sample: Sequence[Row]) -> Conv
     if not rows:
         return Converted(pl.DataFrame(), [], Counter(), Counter())
     if not binding.converter.takes_rows:
-        read = {column.top for column in binding.columns}
+        read = {column.top for column in binding.columns} | binding.converter.harmless
         turns = watched(sample, {*filter(None, read), *MEDIA}, late=False)
         binding = watching(binding, turns)
     return convert_frame(binding.frame(rows, range(len(rows))), binding)
