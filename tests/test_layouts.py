@@ -843,3 +843,49 @@ def test_the_steps_before_a_better_and_a_worse_one_are_in_both_replies():
         "3 * 4 is 12.\nIt is 17.",
         "3 * 4 is 12.\nIt is 0.",
     ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("запрос", "лучший_ответ", "худший_ответ"),
+        ("質問", "良い回答", "悪い回答"),
+        ("pregunta", "mejor_respuesta", "peor_respuesta"),
+        ("问题", "更好的回答", "更差的回答"),
+    ],
+)
+def test_names_of_columns_are_known_in_other_languages(names):
+    texts = ("What is {n}?", "It is {n}.", "It is not {n}.")
+    rows = [{k: t.format(n=n) for k, t in zip(names, texts, strict=True)} for n in range(4)]
+    found = best_of(rows)
+    assert found is not None
+    converted = fmtkit.table(
+        rows, found.converter.name, columns=dict(found.mapping), options=dict(found.options)
+    ).to_pylist()[1]
+    said = {side: converted[side][-1]["content"] for side in ("chosen", "rejected")}
+    assert said == {"chosen": "It is 1.", "rejected": "It is not 1."}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_label"), [("accepted_by_user", True), ("not_accepted", False), ("is_long", False)]
+)
+def test_yes_is_good_where_a_name_praises(name, is_label):
+    rows = [
+        {"prompt": f"What is {n}?", "completion": f"It is {n}.", name: ("yes", "no")[n % 2]}
+        for n in range(6)
+    ]
+    found = best_of(rows)
+    assert found is not None
+    assert (found.converter.table == "Unpaired") == is_label
+    assert certainty.certainty([found], rows) == "unsure" or not is_label
+
+
+def test_conversations_with_thumbs_are_labelled_and_those_without_any_are_no_fault():
+    thumbs = ("up", "down", "up", None, "down", "up")
+    rows = [
+        {"conversation": [USER | {"content": f"q{n}"}, BOT], "thumb": thumb}
+        for n, thumb in enumerate(thumbs)
+    ]
+    found = best_of(rows)
+    assert found is not None
+    assert found.converter.table == "Unpaired"

@@ -8,11 +8,12 @@ from typing import Any
 from fmtkit.columns.kinds import FlagKind
 from fmtkit.columns.strict_kinds import mark_of
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.fits import PLAIN, Fit, fit
-from fmtkit.converting.known_words import BAD, GOOD, TRUTH
+from fmtkit.converting.fits import PLAIN, TRUSTED, Fit, fit
+from fmtkit.converting.known_words import BAD, GOOD, NEGATIONS, PRAISE, TRUTH
+from fmtkit.converting.lost_turns import words_of
 from fmtkit.converting.type_options import LABEL_OPTION
 from fmtkit.converting.unread_columns import LABEL, SCALE, SCORE, OpenColumn
-from fmtkit.core.tables import Completion, Unpaired
+from fmtkit.core.tables import Completion, Conversation, Unpaired
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
 
@@ -20,19 +21,28 @@ from fmtkit.formats.registry import Converter
 def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     """Return the fits, before them the one that reads a column as labels whose values say good and bad.
 
-    That is where it is the only open column of the best fit, which makes completions. That something is so
-    or not does not say that it is good.
+    That is where no other open column is grave in the best fit, which makes completions or conversations.
+    That something is so or not says that it is good only where the column's name does: `accepted_by_user`.
     """
     best = next(iter(fits), None)
-    if best is None or best.converter.makes is not Completion or len(best.open) != 1:
+    if best is None or best.converter.makes not in (Completion, Conversation):
         return [*fits]
-    [column] = best.open
-    marks = {
-        mark_of(row[column.name]).lower() for row in sample if row.get(column.name) is not None
-    }
-    is_told = marks <= (GOOD | BAD) - TRUTH and bool(marks & GOOD) and bool(marks & BAD)
+    grave = [one for one in best.open if one.is_grave]
+    if len(grave) != 1 or any("." in one.name or "[" in one.name for one in grave):
+        return [*fits]
+    [column] = grave
+    held = (row.get(column.name) for row in sample)
+    marks = {mark_of(value).lower() for value in held if value not in (None, "")}
+    is_told = marks <= (GOOD | BAD) - (TRUTH if not _praises(column.name) else set())
+    is_told = is_told and bool(marks & GOOD) and bool(marks & BAD)
     labeled = as_labels(best, column, sample) if is_told or marks == {"1", "-1"} else None
     return [labeled[0], *fits] if labeled else [*fits]
+
+
+def _praises(name: str) -> bool:
+    """Return whether a name says that yes is good: `accepted_by_user`, and not `not_accepted`."""
+    said = {*words_of(name)}
+    return bool(said & PRAISE) and not said & NEGATIONS
 
 
 def as_labels(found: Fit, column: OpenColumn, sample: Sequence[Row]) -> tuple[Fit, str] | None:
@@ -89,6 +99,9 @@ def _as_labels(
 ) -> Fit | None:
     """Return the fit that reads the same rows with their labels; None where no type does."""
     taking = [c for c in registry.converters() if c.makes is Unpaired and c.name != "passthrough"]
+    judged = [row for row in sample if row.get(column) not in (None, "")]
+    if len(judged) < TRUSTED * len(sample):
+        return None
     taking.sort(key=lambda c: (c.name != found.converter.name, -len(c.aliases), c.name))
     told: dict[str, Any] = {LABEL_OPTION: json.dumps(labels, ensure_ascii=False)} if labels else {}
     for converter in taking:
@@ -97,7 +110,7 @@ def _as_labels(
         if flag is None or not _reads_the_same(converter, found, sample):
             continue
         mapping = {n: p for n, p in found.mapping.items() if n in converter.columns}
-        tried = fit(converter, sample, {**mapping, flag: column}, {**found.options, **told})
+        tried = fit(converter, judged, {**mapping, flag: column}, {**found.options, **told})
         if not tried.missing and tried.sound >= PLAIN and not tried.unread:
             return replace(tried, open=tuple(one for one in found.open if one.name != column))
     return None

@@ -60,3 +60,62 @@ TRUTH = _words(
     "yes y true t no n false f ja nein oui non sí si sim não 是 否 はい いいえ да нет + -"
 )
 """Those of them that say only whether something is so, and not that it is good."""
+PRAISE = _words(
+    "accept accepted approve approved like liked upvote upvoted helpful useful satisfied thumb thumbs good"
+)
+"""Words in the name of a column of which `yes` says that a reply was good."""
+
+NAMES = {
+    word: english
+    for english, words in {
+        "question": """pregunta preguntas pergunta perguntas frage fragen domanda domande вопрос вопросы
+            问题 問題 質問 질문 سؤال السؤال pytanie pytania soru प्रश्न सवाल""",
+        "prompt": """запрос запросы промпт 提示 提示词 提示詞 プロンプト 프롬프트 запит anfrage
+            consulta""",
+        "instruction": """instruccion instrucción instrução instrucao anweisung istruzione istruzioni
+            инструкция 指令 指示 지시 지시문 تعليمات التعليمات polecenie talimat निर्देश""",
+        "problem": """enunciado problema aufgabe esercizio задача 题目 題目 문제 مسألة zadanie énoncé
+            enonce""",
+        "input": "entrada eingabe entrée entree ввод 输入 輸入 入力 입력 مدخل",
+        "output": "salida saída saida ausgabe sortie вывод 输出 輸出 出力 출력 مخرج",
+        "answer": """respuesta respuestas resposta respostas antwort antworten risposta risposte ответ
+            ответы 回答 答案 答复 答覆 回复 回覆 応答 返答 解答 답변 대답 응답 답 جواب الجواب
+            إجابة الإجابة اجابة réponse réponses reponse odpowiedź odpowiedz cevap yanıt उत्तर
+            जवाब""",
+        "solution": """solución solucion solução solucao lösung loesung soluzione решение 解法 풀이 حل
+            rozwiązanie""",
+        "context": """contexto kontext contexte contesto контекст 上下文 背景 文脈 文章 맥락 문맥 سياق
+            السياق""",
+        "text": "texto texte testo текст 文本 テキスト 텍스트 نص النص",
+        "summary": """resumen resumo zusammenfassung résumé riassunto резюме 摘要 总结 要約 요약 ملخص""",
+        "translation": """traducción traducao tradução übersetzung traduction traduzione перевод 翻译 翻訳
+            번역""",
+        "system": "sistema системный система системное 系统 系統 システム 시스템",
+        "reasoning": """razonamiento raciocínio raciocinio begründung raisonnement рассуждение 推理 思考
+            추론 사고""",
+        "better": """mejor melhor besser bessere beste meilleur meilleure migliore лучший лучшая лучшее
+            更好 较好 更优 优选 最佳 最好 良い 最良 좋은 최고 أفضل الأفضل lepsza lepszy""",
+        "chosen": """elegida elegido escolhida escolhido gewählt choisie choisi выбранный выбранная
+            选中 選択 선택 选择""",
+        "worse": """peor pior schlechter schlechtere schlechteste pire peggiore худший худшая худшее
+            更差 较差 最差 悪い 劣る 나쁜 أسوأ الأسوأ gorsza gorszy""",
+        "rejected": """rechazada rechazado rejeitada rejeitado abgelehnt rejetée rejeté отвергнутый
+            отклонённый отклоненный 拒绝 被拒绝 拒否 却下 거부 거절""",
+        "label": """etiqueta rótulo rotulo etikett étiquette etichetta метка 标签 標籤 ラベル 라벨
+            레이블""",
+        "rating": """valoración valoracion avaliação avaliacao bewertung évaluation valutazione оценка
+            评价 評価 评分 評分 평가 평점 점수 ocena تقييم التقييم""",
+        "id": "番号 编号 編號 번호 номер número numero nummer رقم الرقم",
+        "model": "modelo modell modèle modello модель 模型 モデル 모델",
+        "final": """definitiva definitivo endgültige finale финальный итоговый окончательный 最终 最終
+            최종""",
+        "correct": """correcta correcto correta correto richtige richtig правильный верный 正确 正解
+            정답""",
+    }.items()
+    for word in words.split()
+}
+"""What other languages call the columns of questions, answers and verdicts, in small letters."""
+COLUMN_NOUNS = _words(
+    "question prompt instruction problem input output answer solution context text summary"
+)
+"""Those of their meanings that say what a column is: last in English, elsewhere often first."""

@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,7 @@ from fmtkit.columns.kinds import Kind
 from fmtkit.columns.read_spec import MARK, Node, TextsNode, node_of
 from fmtkit.columns.strict_kinds import holds, json_value, value_of
 from fmtkit.columns.typed_kinds import dtype_of, read
+from fmtkit.converting.known_words import COLUMN_NOUNS, NAMES
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.message_keys import MESSAGE_KEYS, REASONING_KEYS, SPEAKER_KEYS, SPOKEN
@@ -137,6 +140,12 @@ _NOTHING = ("", "[]", "{}", "null")
 _PREFIX = 16
 """Minimum length of a string that counts as read because a string that was read begins with it."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ANY_WORDS = re.compile(r"[^\W\d_]+|\d+")
+_FOREIGN = re.compile(
+    "|".join(sorted((n for n in NAMES if not n.isascii()), key=len, reverse=True))
+)
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""A letter of a script in which a name has no blanks between its words."""
 
 
 def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
@@ -180,8 +189,32 @@ def _is_label(name: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name, in small letters: `chosenResponse_1` has chosen, response and 1."""
-    return [word.lower() for word in _WORDS.findall(name)]
+    """Return the words of a name, in small letters: `chosenResponse_1` has chosen, response and 1.
+
+    Words of other languages are those that mean the same in English, in its order.
+
+    >>> words_of("лучший_ответ"), words_of("resposta_final"), words_of("更好的回答")
+    (['better', 'answer'], ['final', 'answer'], ['better', '的', 'answer'])
+    """
+    return [*_words_of(name)]
+
+
+@cache
+def _words_of(name: str) -> tuple[str, ...]:
+    pattern = _WORDS if name.isascii() else _ANY_WORDS
+    words = [part for word in pattern.findall(name) for part in _parts(word.lower())]
+    meant = [NAMES.get(word, word) for word in words]
+    if meant == words:
+        return tuple(words)
+    return tuple(sorted(meant, key=lambda word: word in COLUMN_NOUNS))
+
+
+def _parts(word: str) -> list[str]:
+    """Return the words of which one without blanks is made, where any of them is known."""
+    if word in NAMES or not _UNSPACED.match(word):
+        return [word]
+    between = _FOREIGN.split(word)
+    return [part for pair in zip_longest(between, _FOREIGN.findall(word)) for part in pair if part]
 
 
 def decoded(value: Any) -> Any:
@@ -191,8 +224,13 @@ def decoded(value: Any) -> Any:
 
 
 def head_of(name: str) -> str:
-    """Return the word of a name that says what the column is: of `response_j` it is `response`."""
-    telling = [word for word in words_of(name) if len(word) > 1 and not word.isdigit()]
+    """Return the word of a name that says what the column is: of `response_j` it is `response`.
+
+    Who did something stands after `by`: `accepted_by_user` says what the user did.
+    """
+    said = words_of(name)
+    said = said[: said.index("by")] if "by" in said[1:] else said
+    telling = [word for word in said if len(word) > 1 and not word.isdigit()]
     telling = [word for word in telling if word not in _NO_HEADS] or telling
     return telling[-1] if telling else ""
 
