@@ -250,3 +250,26 @@ def test_a_preference_from_one_to_five_is_not_one_whose_sign_says_who_won():
     numbers = {"preference": [1, 2, 3]}
     _, sure = best(rows(NUMBERED, FIRST, **numbers))
     assert sure == "unsure"
+
+
+@pytest.mark.parametrize("names", [("first", "second"), ("left", "right"), ("A", "B")])
+def test_replies_may_be_named_by_their_side_alone(names):
+    made = rows(names, (True, False, True, True), preferred=[names[0], names[1], *names[:1] * 2])
+    fits = detection.detect(made)
+    found = fits[0]
+    assert found.converter.name == "two_replies"
+    assert certainty.certainty(fits, made) == "unsure"
+    converted = fmtkit.table(
+        made, "two_replies", columns=dict(found.mapping), options=dict(found.options)
+    ).to_pylist()
+    assert [row["chosen"][0]["content"] for row in converted] == GOOD
+
+
+def test_the_ids_of_replies_are_no_replies():
+    made = rows(("response_a_id", "response_b_id"), (True, False, True), winner=["a", "b", "a"])
+    ids = [
+        {k: v if k == "winner" else f"r-{n}{k[-4]}" for k, v in row.items()}
+        | {"prompt_id": f"p-{n}"}
+        for n, row in enumerate(made)
+    ]
+    assert detection.detect([{k: v for k, v in row.items() if k != "prompt"} for row in ids]) == []

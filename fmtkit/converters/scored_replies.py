@@ -12,7 +12,7 @@ from fmtkit.core.tables import Ranking
 from fmtkit.formats.registry import converter
 
 TEXTS = ("text", "answer", "response", "completion", "output", "content", "body", "reply")
-SCORES = ("score", "pm_score", "rating", "reward", "votes", "upvotes")
+SCORES = ("score", "pm_score", "rating", "reward", "votes", "upvotes", "likes")
 _FIELDS = {**dict.fromkeys(TEXTS, TextKind()), **dict.fromkeys(SCORES, NumberKind())}
 Replies: TypeAlias = Annotated[Column, records(_FIELDS, (*TEXTS, *SCORES))]
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
@@ -20,7 +20,9 @@ Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 ASKED = ("question", "prompt", "instruction", "query", "post")
 
 
-@converter(any_of=[ASKED, ("answers", "responses", "completions", "replies", "comments")])
+@converter(
+    any_of=[ASKED, ("answers", "responses", "completions", "replies", "comments", "candidates")]
+)
 def records_of(
     question: Text = ABSENT,
     prompt: Text = ABSENT,
@@ -32,6 +34,7 @@ def records_of(
     completions: Replies = ABSENT,
     replies: Replies = ABSENT,
     comments: Replies = ABSENT,
+    candidates: Replies = ABSENT,
     *,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
@@ -43,6 +46,7 @@ def records_of(
         completions=completions,
         replies=replies,
         comments=comments,
+        candidates=candidates,
     )
     (texts, two_texts), (scores, two_scores) = _of(held, TEXTS), _of(held, SCORES)
     silent = Problem("null_field", "answers[]", _any_null(texts), "a reply has no text")

@@ -23,6 +23,8 @@ _PYTHON_MESSAGES = re.compile(
 
 SEARCHED, FOUND = frozenset({"query", "anchor"}), frozenset({"positive", "pos"})
 """Names of what is searched for, and of the text that a search should find."""
+ID_NAMES = frozenset({"id", "ids", "uuid", "guid", "hash"})
+"""Last words of the names of columns in which something is named, and nothing said."""
 PLAIN_TYPES = GENERIC | {"alpaca", "completion", "worked_answer", "sampled_replies", "prompt_pairs"}
 """Types that take a text for what one speaker says."""
 
@@ -41,6 +43,7 @@ def without_contradicted(
         if not (listed and _lacks_choices(one, listed[1], sample))
         and not holds_lists(one, sample, is_message)
         and not _reads_literals(one, sample)
+        and not _reads_ids(one, sample)
         and not _rates_otherwise(one, sample)
         and not _reads_addresses(one, sample)
         and not _reads_gold(one, sample)
@@ -68,6 +71,16 @@ def _reads_literals(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column that a fit reads as text has lists of messages that Python wrote."""
     columns = _read_texts(found, sample).values()
     return any(texts and all(map(_PYTHON_MESSAGES.match, texts)) for texts in columns)
+
+
+def _reads_ids(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a column that a fit reads as text is called an id, and has one word in each row."""
+    return any(
+        texts
+        and ID_NAMES & {*words_of(path)[-1:]}
+        and not any(len(text.split()) > 1 for text in texts)
+        for path, texts in _read_texts(found, sample).items()
+    )
 
 
 def _rates_otherwise(found: Fit, sample: Sequence[Row]) -> bool:

@@ -145,11 +145,17 @@ def _replies(sides: Sequence[Sides], columns: Mapping[str, Sequence[Any]]) -> Si
     found = [
         one
         for one in sides
-        if _stems(one.names[0]) & REPLIES and all(_are_texts(columns[name]) for name in one.names)
+        if (_stems(one.names[0]) & REPLIES or _are_named_alone(one))
+        and all(_are_texts(columns[name]) for name in one.names)
     ]
     if len(found) != 1 or any(_is_third(name, found[0], columns) for name in columns):
         return None
     return found[0]
+
+
+def _are_named_alone(sides: Sides) -> bool:
+    """Return whether the word in which two names differ is all that they say: `first` and `second`."""
+    return [words_of(name) for name in sides.names] == [[word] for word in sides.words]
 
 
 def _is_third(name: str, sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
