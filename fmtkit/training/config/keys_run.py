@@ -68,6 +68,12 @@ KEYS: tuple[Key, ...] = (
         {"adamw": "adamw_torch"},
     ),
     Key("optim_args", "text or object", "trainer", "further arguments of the optimizer"),
+    Key(
+        "callbacks",
+        "callbacks",
+        "fmtkit",
+        "callbacks of the trainer: classes of your own, of TRL or of transformers, as module.Class",
+    ),
     Key("adam_beta3", "number", "refused", "it belongs to an optimizer that only axolotl has"),
     Key("adam_epsilon2", "number", "refused", "it belongs to an optimizer that only axolotl has"),
     Key(

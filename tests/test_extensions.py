@@ -1,0 +1,151 @@
+"""Callbacks of a configuration: found by their named paths, checked by the plan, and run."""
+
+import json
+import textwrap
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training import train
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.run_plan import Plan
+
+OWN = """
+    import json
+    from pathlib import Path
+
+    from transformers import TrainerCallback
+
+
+    class Steps(TrainerCallback):
+        def __init__(self, file, each=1):
+            self.file, self.each = Path(file), each
+
+        def on_step_end(self, args, state, control, **_):
+            with self.file.open("a") as file:
+                file.write(f"{state.global_step * self.each}\\n")
+
+
+    class Failing(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == 2:
+                raise KeyError("no such step")
+
+
+    class Bare(TrainerCallback):
+        pass
+
+
+    class NoCallback:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def write(tmp_path, model):
+    """Return a function that writes a configuration beside a module `mine`."""
+    (tmp_path / "mine.py").write_text(textwrap.dedent(OWN), encoding="utf-8")
+    pairs = [
+        {
+            "question": row["prompt"][0]["content"],
+            "chosen": row["chosen"][0]["content"],
+            "rejected": row["rejected"][0]["content"],
+        }
+        for row in tiny.preference_rows()
+    ]
+    rows = tmp_path / "pairs.jsonl"
+    rows.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
+
+    def write(**keys):
+        given = {
+            **tiny.STEP,
+            "base_model": model,
+            "rl": "dpo",
+            "output_dir": str(tmp_path / "run"),
+            "datasets": [{"path": str(rows), "type": "chatml.intel"}],
+            "max_steps": 2,
+        }
+        file = tmp_path / "run.yaml"
+        file.write_text(yaml.safe_dump({**given, **keys}), encoding="utf-8")
+        return file
+
+    return write
+
+
+def planned(file) -> Plan:
+    return planning.plan(file)
+
+
+WRONG = {
+    "mine.Steps": "mine.Steps needs the argument file",
+    "mine.NoCallback": "mine.NoCallback is no TrainerCallback",
+    "nowhere.Steps": "no nowhere.py in",
+}
+WRONG_ARGUMENTS = {
+    ("mine.Steps", "eahc"): "takes no argument 'eahc'; did you mean 'each'?",
+    ("mine.Bare", "each"): "takes no argument 'each'; it takes no argument",
+    ("trl.BEMACallback", "update_frq"): "did you mean 'update_freq'?",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_callback_that_cannot_be_is_refused_before_the_run(write, name):
+    with pytest.raises(FmtkitError) as error:
+        train(write(callbacks=[name]))
+    assert error.value.exit_code == 2
+    assert WRONG[name] in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "argument"), WRONG_ARGUMENTS)
+def test_arguments_that_a_callback_does_not_take_are_refused_by_the_plan(write, name, argument):
+    entry = {
+        "class": name,
+        "kwargs": {"file": "x", argument: 1} if "Steps" in name else {argument: 1},
+    }
+    with pytest.raises(FmtkitError) as error:
+        planned(write(callbacks=[entry]))
+    assert WRONG_ARGUMENTS[name, argument] in str(error.value)
+
+
+def test_an_object_among_the_arguments_is_checked_as_well(write):
+    inner = {"class": "mine.Steps", "kwargs": {"fiel": "x"}}
+    entry = {"class": "mine.Steps", "kwargs": {"file": inner}}
+    with pytest.raises(FmtkitError, match="did you mean 'file'"):
+        planned(write(callbacks=[entry]))
+
+
+def test_callbacks_are_in_the_plan(write):
+    lines = planned(write(callbacks=["trl.BEMACallback"])).groups()["set by you"]
+    assert [value for name, value, _ in lines if name == "callbacks"] == ['["trl.BEMACallback"]']
+
+
+@pytest.mark.slow
+def test_callbacks_of_the_user_and_of_trl_run(write, tmp_path):
+    steps = {"class": "mine.Steps", "kwargs": {"file": str(tmp_path / "steps"), "each": 10}}
+    bema = {"class": "trl.BEMACallback", "kwargs": {"update_freq": 1, "lag": 1}}
+    names = [steps, bema, "trl.RichProgressCallback", "trl.trainer.callbacks.SyncRefModelCallback"]
+    file = write(callbacks=names)
+    assert train(file).exit_code == 0
+    assert (tmp_path / "steps").read_text() == "10\n20\n"
+    # What BEMACallback makes is saved by itself.
+    assert list((tmp_path / "run").rglob("bema/*.safetensors"))
+
+
+@pytest.mark.slow
+def test_a_callback_that_raises_is_named_and_the_steps_before_are_kept(write, tmp_path, capfd):
+    assert train(write(callbacks=["mine.Failing"], max_steps=4)).exit_code == 1
+    said = capfd.readouterr().err
+    assert "callbacks: mine.Failing: on_step_end: KeyError: 'no such step' (mine.py:" in said
+    assert "--resume continues from there" in said
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").glob("checkpoint-*")
+    assert json.loads((checkpoint / "trainer_state.json").read_text())["global_step"] == 2
