@@ -19,6 +19,7 @@ OWN = """
     import json
     from pathlib import Path
 
+    import torch
     from transformers import TrainerCallback
 
 
@@ -43,6 +44,28 @@ OWN = """
 
     class NoCallback:
         pass
+
+
+    class Slow(torch.optim.SGD):
+        def __init__(self, params, lr, factor=1.0):
+            super().__init__(params, lr=lr * factor)
+
+
+    class Weightless:
+        def __init__(self, model):
+            pass
+
+
+    def shape(predictions):
+        return {"rows": len(predictions.predictions)}
+
+
+    def scored(predictions):
+        return 1 / 0
+
+
+    def two(predictions, labels):
+        return {}
 """
 
 
@@ -127,6 +150,80 @@ def test_an_object_among_the_arguments_is_checked_as_well(write):
 def test_callbacks_are_in_the_plan(write):
     lines = planned(write(callbacks=["trl.BEMACallback"])).groups()["set by you"]
     assert [value for name, value, _ in lines if name == "callbacks"] == ['["trl.BEMACallback"]']
+
+
+WRONG_OPTIMIZERS = {
+    (
+        "mine.Slow",
+        "{factr: 2}",
+    ): "optim_args: mine.Slow takes no argument 'factr'; did you mean 'factor'?",
+    (
+        "mine.Slow",
+        "factr=2",
+    ): "optim_args: mine.Slow takes no argument 'factr'; did you mean 'factor'?",
+    ("mine.Slow", "factor"): "optim_args: 'factor': write NAME=VALUE",
+    ("torch.optim.SGD", "{momntum: 0.5}"): "did you mean 'momentum'?",
+    ("mine.Weightless", "{model: 1}"): "takes no argument 'params'",
+}
+WRONG_METRICS = {
+    ("dpo", "mine.two", 4): "mine.two takes predictions, labels; it is called with one",
+    ("dpo", "mine.shape", None): "there is nothing to evaluate on",
+    ("gdpo", "mine.shape", 4): "TRL's trainer for gdpo takes none; it is for",
+}
+
+
+@pytest.mark.parametrize(("name", "given"), WRONG_OPTIMIZERS)
+def test_arguments_that_an_optimizer_does_not_take_are_refused_by_the_plan(write, name, given):
+    with pytest.raises(FmtkitError) as error:
+        planned(write(optimizer=name, optim_args=yaml.safe_load(given)))
+    assert WRONG_OPTIMIZERS[name, given] in str(error.value)
+
+
+@pytest.mark.parametrize(("method", "name", "held_out"), WRONG_METRICS)
+def test_metrics_that_cannot_be_computed_are_refused_by_the_plan(write, method, name, held_out):
+    with pytest.raises(FmtkitError) as error:
+        planned(write(rl=method, compute_metrics=name, val_set_size=held_out))
+    assert WRONG_METRICS[method, name, held_out] in str(error.value)
+
+
+def test_an_optimizer_that_does_not_exist_is_refused_before_the_run(write):
+    with pytest.raises(FmtkitError, match="did you mean 'Slow'"):
+        train(write(optimizer="mine.Slwo"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpo", "sft"])
+def test_an_optimizer_of_the_user_trains_and_a_metric_is_logged(write, tmp_path, method):
+    frozen = {"optimizer": "mine.Slow", "optim_args": {"factor": 0.0}}
+    trial = {
+        "compute_metrics": "mine.shape",
+        "val_set_size": 4,
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    more = {"rl": None, "chat_template": "chatml"} if method == "sft" else {}
+    if method == "sft":
+        rows = [{"messages": row["messages"]} for row in tiny.conversation_rows()]
+        file = tmp_path / "chats.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        more["datasets"] = [{"path": str(file), "type": "chat_template"}]
+    assert train(write(**frozen, **trial, **more)).exit_code == 0
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
+    losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    # The factor is zero: steps of this optimizer change nothing.
+    assert len(losses) == 2
+    assert losses[0] == losses[1]
+    assert [line["eval_rows"] for line in lines if "eval_rows" in line] == [4, 4]
+
+
+@pytest.mark.slow
+def test_a_metric_that_raises_is_named_with_its_line(write, capfd):
+    keys = {"compute_metrics": "mine.scored", "val_set_size": 4, "eval_steps": 1}
+    assert train(write(**keys)).exit_code == 1
+    said = capfd.readouterr().err
+    assert "compute_metrics: mine.scored: ZeroDivisionError: division by zero (mine.py:" in said
 
 
 @pytest.mark.slow

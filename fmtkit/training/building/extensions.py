@@ -1,7 +1,7 @@
 """What a configuration adds to a trainer by its named path, made and installed in the training process."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,14 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.user_modules import describe
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.config import user_objects
-from fmtkit.training.planning.extensions import CALLBACKS, OF_TRAINER, Named, named
+from fmtkit.training.planning.extensions import (
+    CALLBACKS,
+    METRICS,
+    OF_TRAINER,
+    OPTIMIZER,
+    Named,
+    named,
+)
 from fmtkit.training.planning.job import Job
 
 _HALF_A_STEP = "on_optimizer_step"
@@ -18,15 +25,16 @@ _HALF_A_STEP = "on_optimizer_step"
 
 
 class CallbackError(BetweenStepsError):
-    """A callback of the user failed; the steps before are saved."""
+    """A callback of the user, or a metric, failed; the steps before are saved."""
 
 
 def install(trainer: Any, work: Job) -> None:
-    """Add the configured callbacks to a trainer.
+    """Add the configured callbacks and the optimizer's class to a trainer.
 
     Raises OptionError for one that cannot be loaded or made.
     """
     places = [Path(place) for place in work.places]
+    _set_optimizer(trainer, work, places)
     for one in named(CALLBACKS, work.setting(CALLBACKS)):
         callback = _made(CALLBACKS, one, places, trainer)
         _check_callback(one, callback)
@@ -34,6 +42,55 @@ def install(trainer: Any, work: Job) -> None:
         trainer.add_callback(callback)
         # The trainer sent this event before there was a trainer that the callback could be given.
         callback.on_init_end(trainer.args, trainer.state, trainer.control, model=trainer.model)
+
+
+def _set_optimizer(trainer: Any, work: Job, places: Sequence[Path]) -> None:
+    name = work.own.get(OPTIMIZER)
+    if name is None:
+        return
+    if trainer.optimizer is not None:
+        kind = type(trainer).__name__
+        raise OptionError(
+            f"{OPTIMIZER}: {kind} makes its optimizer itself, and takes no other class"
+        )
+    make = user_objects.load_function(OPTIMIZER, str(name), places)
+    if not isinstance(make, type):
+        # transformers takes functions to be factories, which it calls in another way.
+        raise OptionError(f"{OPTIMIZER}: {name} is no class")
+    options = work.own.get("optim_args")
+    given = dict(options) if isinstance(options, Mapping) else {}
+    parameters = inspect.signature(make).parameters
+    if "lr" in parameters:
+        given.setdefault("lr", trainer.args.learning_rate)
+    try:
+        inspect.signature(make).bind([], **given)
+    except TypeError as error:
+        raise OptionError(f"optim_args: {name}: {error}") from error
+
+    trainer.optimizer_cls_and_kwargs = (make, given)
+
+
+def metrics_of(work: Job) -> Callable[..., Any] | None:
+    """Return the function of `compute_metrics`, which names its line where it raises; None if unset."""
+    name = work.setting(METRICS)
+    if name is None:
+        return None
+    places = [Path(place) for place in work.places]
+    compute = user_objects.load_function(METRICS, str(name), places)
+
+    @wraps(compute)
+    def computing(*values: Any, **given: Any) -> Any:
+        try:
+            found = compute(*values, **given)
+        except Exception as error:
+            where = describe(error, _file(inspect.unwrap(compute)))
+            raise CallbackError(f"{METRICS}: {name}: {where}") from error
+        if not isinstance(found, Mapping):
+            kind = type(found).__name__
+            raise CallbackError(f"{METRICS}: {name} returned a {kind}, not a mapping of metrics")
+        return found
+
+    return computing
 
 
 def _made(key: str, one: Named, places: Sequence[Path], trainer: Any = None) -> Any:

@@ -45,10 +45,11 @@ def signature_of(key: str, name: str, places: Sequence[Path]) -> Signature | Non
         return _of_function(function)
     module = user_objects.source(key, name, places)
     named = None if module is None else class_named(module, name.rpartition(".")[2])
-    return None if named is None else _of_class(named)
+    return None if named is None else constructor(named)
 
 
-def _of_class(named: Class) -> Signature | None:
+def constructor(named: Class) -> Signature | None:
+    """Return what the constructor of a class takes, as far as its source tells."""
     lineage = named.lineage()
     is_whole = all(_finds_bases(one) for one in lineage)
     bases = frozenset(one.name for one in lineage) if is_whole else None

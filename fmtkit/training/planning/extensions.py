@@ -8,15 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config import user_objects
-from fmtkit.training.config.signatures import Signature, signature_of
+from fmtkit.training.config.signatures import Signature, constructor, signature_of
+from fmtkit.training.config.trainer_source import find_class
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning.check import Run, check_config, check_run
+from fmtkit.training.planning.resolve import has_evaluation
 from fmtkit.training.planning.run_plan import Plan
 
-CALLBACKS = "callbacks"
+CALLBACKS, OPTIMIZER, METRICS = "callbacks", "optimizer", "compute_metrics"
 OF_TRAINER = ("trainer", "ref_model", "accelerator")
 """Parameters of callbacks that are filled from the trainer, where no argument is given for them."""
+OF_OPTIMIZER = ("params", "lr")
+"""Parameters of an optimizer that the trainer fills: the model's weights, and `learning_rate`."""
 _CLASS, _GIVEN = "class", "kwargs"
 
 
@@ -85,9 +90,58 @@ def find_callbacks(plan: Plan) -> Iterator[str]:
             yield f"{CALLBACKS}: {one.path} {fault}"
 
 
-@check_run("absent_callbacks", "modules", "callbacks that do not exist")
+@check_config("optimizer_class", "modules", "an optimizer's class that takes other arguments")
+def find_optimizer(plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with an optimizer that is named as module.Class."""
+    name = plan.arguments.value(OPTIMIZER, "own")
+    if name is None:
+        return
+    given = plan.arguments.value("optim_args", "own") or {}
+    taken = signature(OPTIMIZER, Named(str(name)), places_of(plan.config.source))
+    if taken is None:
+        return
+    if "params" not in taken.names:
+        yield f"{OPTIMIZER}: {name} takes no argument 'params', by which it would get the weights"
+    elif "params" in given:
+        yield "optim_args.params: the trainer gives the weights; leave it out"
+    else:
+        fault = taken.problem(given, OF_OPTIMIZER)
+        if fault is not None:
+            yield f"optim_args: {name} {fault}"
+
+
+@check_config("compute_metrics", "modules", "compute_metrics with a trainer that takes none")
+def find_metrics(plan: Plan) -> Iterator[str]:
+    """Yield why `compute_metrics` cannot be computed."""
+    name = plan.config.text(METRICS)
+    if name is None:
+        return
+    if find_class(plan.runner.trainer) is not None and not _takes_metrics(plan.runner):
+        able = methods(_takes_metrics)
+        yield f"{METRICS}: TRL's trainer for {plan.method} takes none; it is for {able}"
+    if not has_evaluation(plan.config):
+        yield f"{METRICS}: there is nothing to evaluate on; set val_set_size or test_datasets"
+    taken = signature(METRICS, Named(name), places_of(plan.config.source))
+    if taken is not None and taken.bases is None and len(taken.required) != 1:
+        takes = ", ".join(taken.names) or "nothing"
+        yield f"{METRICS}: {name} takes {takes}; it is called with one EvalPrediction"
+
+
+def _takes_metrics(runner: Runner) -> bool:
+    taker = find_class(runner.trainer)
+    taken = None if taker is None else constructor(taker)
+    return taken is not None and METRICS in taken.names
+
+
+@check_run("absent_extensions", "modules", "callbacks, optimizers and metrics that do not exist")
 def find_absent(run: Run) -> None:
-    """Raise OptionError for a class that cannot be found."""
+    """Raise OptionError for a class or a function that cannot be found."""
     places = places_of(run.plan.config.source)
     for one in _all(named(CALLBACKS, run.plan.config.get(CALLBACKS))):
         user_objects.check(CALLBACKS, one.path, places)
+    for key, name in (
+        (OPTIMIZER, run.plan.arguments.value(OPTIMIZER, "own")),
+        (METRICS, run.plan.config.text(METRICS)),
+    ):
+        if name is not None:
+            user_objects.check(key, str(name), places)
