@@ -226,6 +226,29 @@ def test_a_metric_that_raises_is_named_with_its_line(write, capfd):
     assert "compute_metrics: mine.scored: ZeroDivisionError: division by zero (mine.py:" in said
 
 
+def test_names_of_adapters_need_an_adapter_that_is_loaded(write):
+    with pytest.raises(FmtkitError, match="ref_adapter_name: it names an adapter that is loaded"):
+        planned(write(ref_adapter_name="reference", adapter="lora"))
+    with pytest.raises(FmtkitError, match="ref_adapter_name: orpo has no reference"):
+        planned(write(rl="orpo", ref_adapter_name="reference", adapter="lora"))
+
+
+@pytest.mark.slow
+def test_the_reference_of_a_loaded_adapter_is_its_first_state(write, tmp_path):
+    lora = {"adapter": "lora", "lora_r": 4, "lora_target_linear": True, "learning_rate": 0.02}
+    assert train(write(**lora)).exit_code == 0
+    (tmp_path / "run").rename(tmp_path / "first")
+    names = {"model_adapter_name": "train", "ref_adapter_name": "reference"}
+    again = write(**lora, **names, lora_model_dir=str(tmp_path / "first" / "model"))
+    assert sum("changes nothing: TRL trains" in note for note in planned(again).notes) == 2
+    assert train(again).exit_code == 0
+    logs = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    margins = [log["rewards/margins"] for log in logs if "rewards/margins" in log]
+    # Before its first step the adapter is its own reference; the base model would not be.
+    assert margins[0] == pytest.approx(0, abs=1e-6)
+    assert abs(margins[1]) > 1e-6
+
+
 @pytest.mark.slow
 def test_callbacks_of_the_user_and_of_trl_run(write, tmp_path):
     steps = {"class": "mine.Steps", "kwargs": {"file": str(tmp_path / "steps"), "each": 10}}
