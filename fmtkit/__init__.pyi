@@ -253,6 +253,8 @@ def try_run(
     model: str | Path | None = ...,
     max_new_tokens: int | None = ...,
     temperature: float = ...,
+    judge: str | None = ...,
+    against: str | Path | None = ...,
     seed: int = ...,
 ) -> Trial: ...
 

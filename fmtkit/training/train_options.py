@@ -101,6 +101,15 @@ class TryOptions(Options):
     temperature: float = option(
         AMOUNT, "Sampling temperature; 0 is greedy decoding.", default=0.0, shown="0"
     )
+    judge: str | None = option(
+        TEXT, "module.function that says which of two answers is better: 0, 1 or 'tie'."
+    )
+    against: str = option(
+        PATH,
+        "What the judge compares with: base, references, or the folder of another run.",
+        default="base",
+        shown="base",
+    )
     seed: int = option(
         NUMBER,
         "Random seed for sampling, and for initializing heads that the base model lacks.",
