@@ -254,6 +254,7 @@ def try_run(
     max_new_tokens: int | None = ...,
     temperature: float = ...,
     judge: str | None = ...,
+    judge_model: str | None = ...,
     against: str | Path | None = ...,
     seed: int = ...,
 ) -> Trial: ...

@@ -1,7 +1,9 @@
 """General online logit distillation: a teacher whose tokenizer may be a different one."""
 
-from fmtkit.core.runner import Runner
-from fmtkit.runners import gkd
+from fmtkit.core.runner import Runner, find
+
+_TAUGHT = find("gkd")
+"""Whose collator it has."""
 
 RUNNER = Runner(
     method="gold",
@@ -13,6 +15,6 @@ RUNNER = Runner(
     needs=frozenset({"teacher"}),
     mask="teacher",
     whole_dialogs=True,
-    refusals=gkd.RUNNER.refusals,
-    advice=gkd.RUNNER.advice,
+    refusals=_TAUGHT.refusals,
+    advice=_TAUGHT.advice,
 )

@@ -1,7 +1,9 @@
 """Importance-weighted on-policy distillation: https://arxiv.org/abs/2606.22600."""
 
-from fmtkit.core.runner import Runner
-from fmtkit.runners import gkd
+from fmtkit.core.runner import Runner, find
+
+_TAUGHT = find("gkd")
+"""Whose collator it has."""
 
 RUNNER = Runner(
     method="iw_opd",
@@ -13,5 +15,5 @@ RUNNER = Runner(
     needs=frozenset({"teacher"}),
     mask="teacher",
     whole_dialogs=True,
-    refusals=gkd.RUNNER.refusals,
+    refusals=_TAUGHT.refusals,
 )

@@ -1,5 +1,9 @@
 """`fmtkit try --judge`: both orders are asked, ties and what is no verdict are counted."""
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import pytest
 
 from fmtkit.core.errors import OptionError
@@ -81,3 +85,53 @@ def test_chat_is_answered_with_the_command_that_there_is(capsys):
         application()(["chat", "runs/x"])
     assert stop.value.code == 2
     assert "fmtkit try RUN" in capsys.readouterr().err
+
+
+class Standin(BaseHTTPRequestHandler):
+    """Prefers the longer answer; says something else where one of them is `odd`."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, asked["model"], self.headers["Authorization"]))
+        text = asked["messages"][0]["content"]
+        first, second = (
+            text.partition(f"<answer {x}>\n")[2].partition(f"\n</answer {x}>")[0] for x in "AB"
+        )
+        said = "A." if len(first) > len(second) else "b" if len(first) < len(second) else "TIE"
+        said = "Both are fine" if "odd" in (first, second) else said
+        body = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = HTTPServer(("127.0.0.1", 0), Standin)
+    made.asked = []
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def test_a_server_judges(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    ask = judging.load(url, [tmp_path], "judge-1")
+    assert judging.judged(url, ask, PAIRS).outcomes == ("win", "loss", "tie")
+    assert set(server.asked) == {("/v1/chat/completions", "judge-1", "Bearer sk-test")}
+    with pytest.raises(OptionError, match="it answered 'Both are fine'"):
+        judging.judged(url, ask, [("p", "odd", "even")])
+
+
+def test_a_server_needs_a_model_and_a_function_takes_none(tmp_path):
+    with pytest.raises(OptionError, match="--judge-model"):
+        judging.load("http://127.0.0.1:1/v1", [tmp_path])
+    with pytest.raises(OptionError, match="it is for a server"):
+        judging.load("my_judges.longer", [tmp_path], "m")

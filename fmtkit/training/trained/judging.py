@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fmtkit.core.errors import OptionError
 from fmtkit.core.user_modules import describe
 from fmtkit.training.config import user_objects
+from fmtkit.training.trained.server_judge import ServerJudge
 
 KEY = "--judge"
 TRIES = 3
@@ -57,11 +58,15 @@ class Verdicts:
         }
 
 
-def load(name: str, places: Sequence[Path]) -> Ask:
-    """Return the judge that a path names: a function, or a class with TRL's former method `judge`.
+def load(name: str, places: Sequence[Path], model: str | None = None) -> Ask:
+    """Return the judge that is named: a function, a class with TRL's former method `judge`, or a URL.
 
     Raises OptionError for what cannot be loaded, and for a judge that TRL no longer has.
     """
+    if name.startswith(("http://", "https://")):
+        return ServerJudge(name, model)
+    if model is not None:
+        raise OptionError(f"--judge-model {model}: it is for a server; {KEY} {name} is none")
     short = name.rpartition(".")[2]
     if short in FORMER and name.partition(".")[0] in {"trl", short}:
         raise OptionError(
@@ -117,7 +122,9 @@ def judged(name: str, ask: Ask, pairs: Sequence[tuple[str, str, str]]) -> Verdic
 def _outcome(places: Sequence[object]) -> Outcome | None:
     if None in places:
         return None
-    return {(0, 1): "win", (1, 0): "loss"}.get(tuple(places), "tie")  # type: ignore[return-value]
+    if places == [0, 1]:
+        return "win"
+    return "loss" if places == [1, 0] else "tie"
 
 
 def _verdict(ask: Ask, prompt: str, first: str, second: str) -> tuple[int | str | None, int, str]:

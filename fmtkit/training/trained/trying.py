@@ -96,9 +96,11 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
         raise OptionError("give either --prompt TEXT or --data FILE")
     assert run_model.job is not None
     ask = None
+    if options.judge is None and (options.judge_model or options.against != "base"):
+        raise OptionError("--against and --judge-model are for a judge; give --judge")
     if options.judge is not None:
         places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
-        ask = judging.load(options.judge, places)
+        ask = judging.load(options.judge, places, options.judge_model)
     tokenizer = trained_model.load_tokenizer(run_model)
     notes = list(run_model.notes)
     if options.data is None:
@@ -153,7 +155,12 @@ def _judged(
     else:
         if Path(options.against).resolve() == Path(run).resolve():
             raise OptionError(f"--against {options.against}: that is the run itself")
-        other = try_run(options.against, replace(options, judge=None, checkpoint=None, model=None))
+        other = try_run(
+            options.against,
+            replace(
+                options, judge=None, judge_model=None, against="base", checkpoint=None, model=None
+            ),
+        )
         others = [item.trained["answer"] for item in other.items]
     pairs = [
         (item.prompt, str(item.trained["answer"]), str(theirs))
