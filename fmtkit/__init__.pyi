@@ -253,6 +253,9 @@ def try_run(
     model: str | Path | None = ...,
     max_new_tokens: int | None = ...,
     temperature: float = ...,
+    judge: str | None = ...,
+    judge_model: str | None = ...,
+    against: str | Path | None = ...,
     seed: int = ...,
 ) -> Trial: ...
 

@@ -119,6 +119,8 @@ def attributes(source: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 UNDECIDED = {
     "vllm_importance_sampling_correction": "a function of fmtkit's reads it as an attribute of its "
     "parameter; as a key of trl it is named beside trl.use_vllm",
+    "teacher_model_kind": "sdft and sdpo read it by a local name, under no switch, too",
+    "vllm_sync_frequency": "gold and iw_opd read it behind an early return of the method",
 }
 """Argument that the plan does not judge -> why."""
 
@@ -216,6 +218,7 @@ def test_a_switch_that_a_user_sets_is_read(runner):
 OTHERWISE = {
     "scale_rewards": "ebft only asks whether it is set",
     "delta": "a field of a streamed reply",
+    "callbacks": "a key of fmtkit; GOLDConfig has a field of that name for TRL's own command",
     "activation_checkpointing": "an argument of transformers, which TRL declares for older ones",
     **dict.fromkeys(
         COLOCATED.values(), "the trainer's names of keys of vllm, which it reads itself"
@@ -244,7 +247,6 @@ def test_what_fmtkit_itself_acts_on_is_never_noted():
         ({"context_parapllel_size": 2}, "did you mean 'context_parallel_size'?"),
         ({"eta_min": 0.1}, "the floor of a cosine is cosine_min_lr_ratio"),
         ({"adam_eps": 0.1}, "it is adam_epsilon"),
-        ({"max_prompt_length": 3}, "prompts are no longer truncated"),
         ({"use_peft": True}, "write adapter: lora"),
         ({"use_dora": True}, "write adapter: dora"),
         ({"lora_task_type": "CAUSAL_LM"}, "the method determines the task"),
@@ -258,6 +260,11 @@ def test_an_unknown_key_is_answered_with_what_was_meant_or_no_guess(keys, words)
     with pytest.raises(FmtkitError) as error:
         planned(keys)
     assert f"no key named {next(iter(keys))!r}; {words}" in str(error.value)
+
+
+def test_a_key_that_other_methods_have_is_answered_with_what_became_of_it():
+    with pytest.raises(FmtkitError, match="no argument 'max_prompt_length'; prompts are no longer"):
+        planned({"max_prompt_length": 3})
 
 
 @pytest.mark.parametrize("name", ["use_peft", "use_dora", "lora_task_type", "step_separator"])

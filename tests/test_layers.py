@@ -263,6 +263,7 @@ def test_nothing_but_training_and_runners_imports_training():
 
 NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
+    "gold": {"converting.unread_columns": "a column with the right answer"},
     "reward": {
         "converters.scored_replies": "the score of a reply",
         "converting.typenames": "the method of axolotl's type bradley_terry",

@@ -283,3 +283,38 @@ def test_control_bytes_of_an_answer_never_reach_the_terminal(capsys):
     shown = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b"} & {*shown}
     assert shown.count("owned") == 5
+
+
+JUDGES = """
+def shorter(prompt, first, second):
+    return "tie" if len(first) == len(second) else int(len(second) < len(first))
+"""
+
+
+def test_a_judge_compares_with_base_references_and_another_run(runs, tmp_path, monkeypatch):
+    (tmp_path / "my_judge.py").write_text(JUDGES)
+    monkeypatch.chdir(tmp_path)
+    given = {"data": str(rows_of(runs("sft"))), "limit": 4, "max_new_tokens": 4}
+    other = shutil.copytree(runs("sft"), tmp_path / "other")
+    for against in ("base", "references", str(other)):
+        trial = fmtkit.try_run(runs("sft"), judge="my_judge.shorter", against=against, **given)
+        figures = trial.summary[f"judged against {against}"]
+        theirs = {
+            "base": [item.base["answer"] for item in trial.items],
+            "references": [item.expected for item in trial.items],
+        }.get(against, [item.trained["answer"] for item in trial.items])
+        ours = [item.trained["answer"] for item in trial.items]
+        assert figures["wins"] == sum(len(a) < len(b) for a, b in zip(ours, theirs, strict=True))
+        assert figures["ties"] == sum(len(a) == len(b) for a, b in zip(ours, theirs, strict=True))
+        assert figures["wins"] + figures["ties"] + figures["losses"] == 4
+    # A copy of the run answers the same.
+    assert figures["win_rate"] == 0.5
+
+
+def test_scores_are_not_judged(runs, tmp_path, monkeypatch):
+    (tmp_path / "my_judge.py").write_text(JUDGES)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="only answers are judged"):
+        fmtkit.try_run(
+            runs("dpo"), judge="my_judge.shorter", data=str(rows_of(runs("dpo"))), limit=2
+        )

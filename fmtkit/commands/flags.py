@@ -80,12 +80,22 @@ class QuickCommand(TyperCommand):
         _write_examples(self.epilog, formatter)
 
 
+INSTEAD = {"chat": "`fmtkit try RUN` answers each line that you type or pipe to it"}
+"""Command that others have -> what there is instead."""
+
+
 class QuickGroup(TyperGroup):
     """A group of commands whose own flags are parsed like those of a `QuickCommand`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _skip_validation(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; one that is here by a different name is told."""
+        if args and args[0] in INSTEAD and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}': {INSTEAD[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the commands by panel, then the flags."""

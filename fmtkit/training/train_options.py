@@ -101,6 +101,18 @@ class TryOptions(Options):
     temperature: float = option(
         AMOUNT, "Sampling temperature; 0 is greedy decoding.", default=0.0, shown="0"
     )
+    judge: str | None = option(
+        TEXT,
+        "module.function that says which of two answers is better: 0, 1 or 'tie'; or the URL of an "
+        "OpenAI-compatible server, such as http://localhost:8000/v1.",
+    )
+    judge_model: str | None = option(TEXT, "The model of the server that --judge names.")
+    against: str = option(
+        PATH,
+        "What the judge compares with: base, references, or the folder of another run.",
+        default="base",
+        shown="base",
+    )
     seed: int = option(
         NUMBER,
         "Random seed for sampling, and for initializing heads that the base model lacks.",

@@ -14,7 +14,7 @@ from typing import Any
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.runner import Head, Runner, find
-from fmtkit.training.building import image_lengths, on_demand, processors, vision_parts
+from fmtkit.training.building import extensions, image_lengths, on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
 from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.planning import at_hand, freezing, image_facts
@@ -113,6 +113,9 @@ def trainer_inputs(job: Job, parts: Parts, trainer_class: Any) -> dict[str, Any]
         reference = reference_model(job)
         if reference is not None:
             inputs["ref_model"] = reference
+    metrics = extensions.metrics_of(job) if "compute_metrics" in takes else None
+    if metrics is not None:
+        inputs["compute_metrics"] = metrics
     if "teacher_model" in takes and job.teacher:
         inputs["teacher_model"] = job.teacher
     return inputs

@@ -152,6 +152,25 @@ KINDS: dict[str, Schema] = {
         ]
     },
     "text or object": {"anyOf": [_TEXT, {"type": "object"}]},
+    "callbacks": {
+        "anyOf": [
+            _TEXT,
+            {
+                "type": "array",
+                "items": {
+                    "anyOf": [
+                        _TEXT,
+                        {
+                            "type": "object",
+                            "properties": {"class": _TEXT, "kwargs": {"type": "object"}},
+                            "required": ["class"],
+                            "additionalProperties": False,
+                        },
+                    ]
+                },
+            },
+        ]
+    },
     "bool or text": {"anyOf": [{"type": "boolean"}, _TEXT]},
     "image size": {
         "anyOf": [
@@ -199,6 +218,7 @@ WORDS: dict[str, str] = {
     "text or texts": "a string or a list of strings",
     "functions": "a name, or a list of names and of {name: {option: value}}",
     "text or object": "a string or a mapping",
+    "callbacks": "a name, or a list of names and of {class: module.Class, kwargs: {name: value}}",
     "bool or text": "true, false or a string",
     "image size": "a whole number from 1, or [width, height]",
     "bool or auto": "true, false or auto",

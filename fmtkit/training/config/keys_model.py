@@ -548,6 +548,16 @@ KEYS: tuple[Key, ...] = (
         "regular expressions of the parameters that are trained, optionally with rows "
         "(^model.embed_tokens.weight$[:32000]); the others are frozen. A dot matches a dot, as in axolotl",
     ),
+    *(
+        Key(
+            name,
+            "text",
+            "nothing",
+            "TRL trains the adapter of lora_model_dir as `default`, and keeps its first state as the "
+            "reference `ref`",
+        )
+        for name in ("model_adapter_name", "ref_adapter_name")
+    ),
     Key(
         "rl_adapter_ref_model",
         "bool",

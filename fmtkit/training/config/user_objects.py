@@ -24,6 +24,7 @@ from typing import Any
 
 from fmtkit.core import user_modules
 from fmtkit.core.errors import OptionError, near_match
+from fmtkit.training.config.trainer_source import Module
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = 8
@@ -73,6 +74,15 @@ def definition(
         original = next(a.name for a in node.names if (a.asname or a.name) == attribute)
         name = f"{module}.{original}"
     return None
+
+
+def source(key: str, name: str, places: Sequence[Path]) -> Module | None:
+    """Return the source of the module of a name; None where it is not Python."""
+    spec = _spec(key, name, places)
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    package = name.partition(".")[0]
+    return Module(Path(spec.origin), package, _tree(key, name, spec.origin))
 
 
 def _only_binding(tree: ast.Module, name: str) -> ast.AST | None:

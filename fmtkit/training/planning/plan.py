@@ -15,6 +15,7 @@ from fmtkit.training.planning import (
     checks,
     dataset_entries,
     device_checks,
+    extensions,
     hooks,
     idle,
     launch,
@@ -30,7 +31,15 @@ from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import TEST, DatasetPlan
 from fmtkit.writing.outputs import local_path
 
-_DECLARING = (checks, device_checks, dataset_entries, refusals, schedules, trainer_rules)
+_DECLARING = (
+    checks,
+    device_checks,
+    dataset_entries,
+    extensions,
+    refusals,
+    schedules,
+    trainer_rules,
+)
 """Modules that declare checks of any plan; those of a section are imported for the methods that take it."""
 
 

@@ -82,6 +82,21 @@ def _reference(config: Config, runner: Runner) -> str | None:
     return None
 
 
+@_refusal("adapter_names", "names of adapters without an adapter to load, or without a reference")
+def _adapter_names(config: Config, runner: Runner) -> str | None:
+    key = next((k for k in ("ref_adapter_name", "model_adapter_name") if config.get(k)), None)
+    if key is None:
+        return None
+    if "reference" not in runner.needs and not runner.makes_reference:
+        return f"{key}: {runner.method} has no reference model; leave it out"
+    if config.get("lora_model_dir") is None:
+        return (
+            f"{key}: it names an adapter that is loaded; set lora_model_dir to its folder, or leave "
+            "it out: with a new adapter the reference is the model without it"
+        )
+    return None
+
+
 @_refusal("sync_ref_model", "`sync_ref_model` with an adapter or precomputed log-probabilities")
 def _sync(config: Config, _: Runner) -> str | None:
     synced = config.is_true("sync_ref_model") or config.is_true("trl.sync_ref_model")

@@ -3,6 +3,7 @@
 Keys that are set and change nothing are noted in `planning.idle`.
 """
 
+import ast
 from collections.abc import Iterator, Mapping
 
 from fmtkit.core import section
@@ -14,6 +15,7 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.trainer_source import installed
+from fmtkit.training.config.user_objects import is_dotted
 from fmtkit.training.planning import hooks
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
@@ -55,6 +57,9 @@ def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> boo
     if key.name == "lora_target_modules":
         # axolotl takes the union; _adapter makes it.
         return config.is_true("lora_target_linear")
+    if key.target in {"optim", "optim_args"} and optimizer_class(config):
+        # They name no argument of the trainer: _optimizer places them.
+        return True
     return lacks(key, fields) or (
         isinstance(value, (str, bool)) and value in key.values and key.values[value] is None
     )
@@ -63,6 +68,12 @@ def _is_left_out(key: Key, value: object, config: Config, fields: Fields) -> boo
 def lacks(key: Key, fields: Fields) -> bool:
     """Return whether a speed-only key is for an argument that the class does not have."""
     return key.speed_only and key.target not in fields.fields
+
+
+def optimizer_class(config: Config) -> str | None:
+    """Return the class that `optimizer` names as module.Class; None for a name of transformers."""
+    name = config.text("optimizer")
+    return name if name is not None and is_dotted(name) else None
 
 
 def _place_of(key: Key, argument: Argument) -> str:
@@ -148,7 +159,7 @@ def derive(plan: Plan, problems: Problems) -> None:
     with problems.collecting("conflict"):
         for name, value in plan.launch.trainer.items():
             out.put("trainer", Argument(name, value, "how it is launched"))
-    for step in (_batch, _schedule, _precision, _adapter, _kernels):
+    for step in (_batch, _schedule, _precision, _optimizer, _adapter, _kernels):
         with problems.collecting("conflict"):
             step(config, out)
     _mask(config, chosen, out)
@@ -247,6 +258,39 @@ def _precision(config: Config, out: Arguments) -> None:
     )
     origin = config.settings["bf16"].origin if dtype else "default of fmtkit"
     out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
+
+
+def _optimizer(config: Config, out: Arguments) -> None:
+    """Set the class of an optimizer and its arguments, which the training process gives to the trainer."""
+    name = optimizer_class(config)
+    if name is None:
+        return
+    out.put("own", Argument("optimizer", name, config.settings["optimizer"].origin))
+    if config.get("optim_args") is not None:
+        given = read_arguments(config.get("optim_args"))
+        out.put("own", Argument("optim_args", given, config.settings["optim_args"].origin))
+    idle = sorted(key for key in out.trainer if key.startswith("adam_"))
+    if idle:
+        out.notes.append(f"{', '.join(idle)}: {name} is given its arguments by optim_args alone")
+
+
+def read_arguments(value: object) -> dict[str, object]:
+    """Return `optim_args` as a mapping; as text it is NAME=VALUE, separated by commas."""
+    if isinstance(value, Mapping):
+        return {str(name): inner for name, inner in value.items()}
+    parts = [part.partition("=") for part in str(value).split(",") if part.strip()]
+    wrong = [name for name, sign, _ in parts if not sign or not name.strip()]
+    if wrong:
+        raise OptionError(f"optim_args: {wrong[0]!r}: write NAME=VALUE, or a mapping")
+    return {name.strip(): _literal(text.strip()) for name, _, text in parts}
+
+
+def _literal(text: str) -> object:
+    """Return the number, truth value or text that an argument in text stands for."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False}.get(text, text)
 
 
 def _pushing(config: Config, out: Arguments) -> None:

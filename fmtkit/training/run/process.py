@@ -20,7 +20,7 @@ from fmtkit.core.escaping import counted
 from fmtkit.core.parent_death import end_with_parent
 from fmtkit.core.progress_lines import ProgressLines
 from fmtkit.core.runner import find
-from fmtkit.training.building import images_seen, interrupts, processors
+from fmtkit.training.building import extensions, images_seen, interrupts, processors
 from fmtkit.training.building.callbacks import (
     RunLog,
     TokenCounter,
@@ -95,6 +95,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
         given = _counts(parts.train, parts.evaluation)
         lines(f"loading {work.model}, and preparing {given[0]:,} rows")
         trainer = make_trainer(work, parts)
+        extensions.install(trainer, work)
         if parts.processor is not None:
             images_seen.check(trainer, parts.train)
     _check_rows(trainer)

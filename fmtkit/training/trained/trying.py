@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from fmtkit.core.tables import written
 from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
-from fmtkit.training.trained import trained_model
+from fmtkit.training.trained import judging, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -95,6 +95,12 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     if bool(options.prompt) == (options.data is not None):
         raise OptionError("give either --prompt TEXT or --data FILE")
     assert run_model.job is not None
+    ask = None
+    if options.judge is None and (options.judge_model or options.against != "base"):
+        raise OptionError("--against and --judge-model are for a judge; give --judge")
+    if options.judge is not None:
+        places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
+        ask = judging.load(options.judge, places, options.judge_model)
     tokenizer = trained_model.load_tokenizer(run_model)
     notes = list(run_model.notes)
     if options.data is None:
@@ -116,15 +122,52 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
         Item(n, row.prompt, row.expected, base, trained, _reward(base, trained, beta))
         for n, (row, base, trained) in enumerate(pairs)
     )
+    summary = _summary(kind, items)
+    if ask is not None:
+        summary = {**summary, **_judged(run, kind, items, ask, options)}
     return Trial(
         kind,
         run_model.base,
         str(run_model.folder),
         run_model.job.method,
         items,
-        _summary(kind, items),
+        summary,
         tuple(notes),
     )
+
+
+def _judged(
+    run: str | Path,
+    kind: Kind,
+    items: Sequence[Item],
+    ask: judging.Ask,
+    options: TryOptions,
+) -> dict[str, dict[str, float]]:
+    """Return the summary of a judge's verdicts on the trained model's answers."""
+    if kind != "answers":
+        raise OptionError(f"{judging.KEY}: only answers are judged; the rows of --data are {kind}")
+    if options.against == "base":
+        others = [item.base["answer"] for item in items]
+    elif options.against == "references":
+        others = [item.expected for item in items]
+        if None in others:
+            raise OptionError("--against references: the rows have no reply to compare with")
+    else:
+        if Path(options.against).resolve() == Path(run).resolve():
+            raise OptionError(f"--against {options.against}: that is the run itself")
+        other = try_run(
+            options.against,
+            replace(
+                options, judge=None, judge_model=None, against="base", checkpoint=None, model=None
+            ),
+        )
+        others = [item.trained["answer"] for item in other.items]
+    pairs = [
+        (item.prompt, str(item.trained["answer"]), str(theirs))
+        for item, theirs in zip(items, others, strict=True)
+    ]
+    verdicts = judging.judged(str(options.judge), ask, pairs)
+    return {f"judged against {options.against}": verdicts.figures()}
 
 
 def _checked(trained: TrainedModel, kind: Kind, what: str) -> Kind:

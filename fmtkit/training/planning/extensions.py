@@ -1,0 +1,147 @@
+"""Objects that a configuration adds to a trainer by their named paths: read and checked, and not loaded.
+
+`callbacks` and what is like them; the training process makes them (`fmtkit.training.building.extensions`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmtkit.core.errors import OptionError
+from fmtkit.core.runner import Runner, methods
+from fmtkit.training.config import user_objects
+from fmtkit.training.config.signatures import Signature, constructor, signature_of
+from fmtkit.training.config.trainer_source import find_class
+from fmtkit.training.config.user_objects import places_of
+from fmtkit.training.planning.check import Run, check_config, check_run
+from fmtkit.training.planning.resolve import has_evaluation
+from fmtkit.training.planning.run_plan import Plan
+
+CALLBACKS, OPTIMIZER, METRICS = "callbacks", "optimizer", "compute_metrics"
+OF_TRAINER = ("trainer", "ref_model", "accelerator")
+"""Parameters of callbacks that are filled from the trainer, where no argument is given for them."""
+OF_OPTIMIZER = ("params", "lr")
+"""Parameters of an optimizer that the trainer fills: the model's weights, and `learning_rate`."""
+_CLASS, _GIVEN = "class", "kwargs"
+
+
+@dataclass(frozen=True)
+class Named:
+    """An object that is made of a class or a function, by its named path and with arguments.
+
+    An argument may be such an object too: {class: transformers.GenerationConfig, kwargs: {...}}.
+    """
+
+    path: str
+    given: Mapping[str, object] = field(default_factory=dict)
+
+
+def named(key: str, value: object) -> tuple[Named, ...]:
+    """Read a key's value: a name, or a list of names and of {class, kwargs}; raise OptionError for others."""
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    return tuple(_named(key, one) for one in listed)
+
+
+def _named(key: str, value: object) -> Named:
+    if isinstance(value, str):
+        return Named(value)
+    if isinstance(value, Mapping) and isinstance(value.get(_CLASS), str):
+        given = value.get(_GIVEN) or {}
+        if isinstance(given, Mapping) and value.keys() <= {_CLASS, _GIVEN}:
+            return Named(str(value[_CLASS]), {str(k): _argument(key, v) for k, v in given.items()})
+    raise OptionError(
+        f"{key}: {value!r}: write module.Class, or {{class: module.Class, kwargs: ...}}"
+    )
+
+
+def _argument(key: str, value: object) -> object:
+    return _named(key, value) if isinstance(value, Mapping) and _CLASS in value else value
+
+
+def signature(key: str, one: Named, places: Sequence[Path]) -> Signature | None:
+    """Return what an object takes; None where it cannot be told, or its module is not there yet."""
+    try:
+        return signature_of(key, one.path, places)
+    except OptionError:
+        # That it is not there is reported where the user's modules must be (find_absent).
+        return None
+
+
+def _all(entries: Sequence[Named]) -> Iterator[Named]:
+    """Yield objects, and those among their arguments."""
+    for one in entries:
+        yield one
+        yield from _all([value for value in one.given.values() if isinstance(value, Named)])
+
+
+@check_config("callbacks", "modules", "callbacks that are none, or take other arguments")
+def find_callbacks(plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the callbacks whose source is there."""
+    entries = named(CALLBACKS, plan.config.get(CALLBACKS))
+    places = places_of(plan.config.source)
+    for one in _all(entries):
+        taken = signature(CALLBACKS, one, places)
+        if taken is None:
+            continue
+        if one in entries and taken.bases is not None and "TrainerCallback" not in taken.bases:
+            yield f"{CALLBACKS}: {one.path} is no TrainerCallback of transformers"
+        fault = taken.problem(one.given, OF_TRAINER)
+        if fault is not None:
+            yield f"{CALLBACKS}: {one.path} {fault}"
+
+
+@check_config("optimizer_class", "modules", "an optimizer's class that takes other arguments")
+def find_optimizer(plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with an optimizer that is named as module.Class."""
+    name = plan.arguments.value(OPTIMIZER, "own")
+    if name is None:
+        return
+    given = plan.arguments.value("optim_args", "own") or {}
+    taken = signature(OPTIMIZER, Named(str(name)), places_of(plan.config.source))
+    if taken is None:
+        return
+    if "params" not in taken.names:
+        yield f"{OPTIMIZER}: {name} takes no argument 'params', by which it would get the weights"
+    elif "params" in given:
+        yield "optim_args.params: the trainer gives the weights; leave it out"
+    else:
+        fault = taken.problem(given, OF_OPTIMIZER)
+        if fault is not None:
+            yield f"optim_args: {name} {fault}"
+
+
+@check_config("compute_metrics", "modules", "compute_metrics with a trainer that takes none")
+def find_metrics(plan: Plan) -> Iterator[str]:
+    """Yield why `compute_metrics` cannot be computed."""
+    name = plan.config.text(METRICS)
+    if name is None:
+        return
+    if find_class(plan.runner.trainer) is not None and not _takes_metrics(plan.runner):
+        able = methods(_takes_metrics)
+        yield f"{METRICS}: TRL's trainer for {plan.method} takes none; it is for {able}"
+    if not has_evaluation(plan.config):
+        yield f"{METRICS}: there is nothing to evaluate on; set val_set_size or test_datasets"
+    taken = signature(METRICS, Named(name), places_of(plan.config.source))
+    if taken is not None and taken.bases is None and len(taken.required) != 1:
+        takes = ", ".join(taken.names) or "nothing"
+        yield f"{METRICS}: {name} takes {takes}; it is called with one EvalPrediction"
+
+
+def _takes_metrics(runner: Runner) -> bool:
+    taker = find_class(runner.trainer)
+    taken = None if taker is None else constructor(taker)
+    return taken is not None and METRICS in taken.names
+
+
+@check_run("absent_extensions", "modules", "callbacks, optimizers and metrics that do not exist")
+def find_absent(run: Run) -> None:
+    """Raise OptionError for a class or a function that cannot be found."""
+    places = places_of(run.plan.config.source)
+    for one in _all(named(CALLBACKS, run.plan.config.get(CALLBACKS))):
+        user_objects.check(CALLBACKS, one.path, places)
+    for key, name in (
+        (OPTIMIZER, run.plan.arguments.value(OPTIMIZER, "own")),
+        (METRICS, run.plan.config.text(METRICS)),
+    ):
+        if name is not None:
+            user_objects.check(key, str(name), places)

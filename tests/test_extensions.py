@@ -1,0 +1,271 @@
+"""Callbacks of a configuration: found by their named paths, checked by the plan, and run."""
+
+import json
+import textwrap
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.training import train
+from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning.run_plan import Plan
+
+OWN = """
+    import json
+    from pathlib import Path
+
+    import torch
+    from transformers import TrainerCallback
+
+
+    class Steps(TrainerCallback):
+        def __init__(self, file, each=1):
+            self.file, self.each = Path(file), each
+
+        def on_step_end(self, args, state, control, **_):
+            with self.file.open("a") as file:
+                file.write(f"{state.global_step * self.each}\\n")
+
+
+    class Failing(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == 2:
+                raise KeyError("no such step")
+
+
+    class Bare(TrainerCallback):
+        pass
+
+
+    class NoCallback:
+        pass
+
+
+    class Slow(torch.optim.SGD):
+        def __init__(self, params, lr, factor=1.0):
+            super().__init__(params, lr=lr * factor)
+
+
+    class Weightless:
+        def __init__(self, model):
+            pass
+
+
+    def shape(predictions):
+        return {"rows": len(predictions.predictions)}
+
+
+    def scored(predictions):
+        return 1 / 0
+
+
+    def two(predictions, labels):
+        return {}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny.make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def write(tmp_path, model):
+    """Return a function that writes a configuration beside a module `mine`."""
+    (tmp_path / "mine.py").write_text(textwrap.dedent(OWN), encoding="utf-8")
+    pairs = [
+        {
+            "question": row["prompt"][0]["content"],
+            "chosen": row["chosen"][0]["content"],
+            "rejected": row["rejected"][0]["content"],
+        }
+        for row in tiny.preference_rows()
+    ]
+    rows = tmp_path / "pairs.jsonl"
+    rows.write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
+
+    def write(**keys):
+        given = {
+            **tiny.STEP,
+            "base_model": model,
+            "rl": "dpo",
+            "output_dir": str(tmp_path / "run"),
+            "datasets": [{"path": str(rows), "type": "chatml.intel"}],
+            "max_steps": 2,
+        }
+        file = tmp_path / "run.yaml"
+        file.write_text(yaml.safe_dump({**given, **keys}), encoding="utf-8")
+        return file
+
+    return write
+
+
+def planned(file) -> Plan:
+    return planning.plan(file)
+
+
+WRONG = {
+    "mine.Steps": "mine.Steps needs the argument file",
+    "mine.NoCallback": "mine.NoCallback is no TrainerCallback",
+    "nowhere.Steps": "no nowhere.py in",
+}
+WRONG_ARGUMENTS = {
+    ("mine.Steps", "eahc"): "takes no argument 'eahc'; did you mean 'each'?",
+    ("mine.Bare", "each"): "takes no argument 'each'; it takes no argument",
+    ("trl.BEMACallback", "update_frq"): "did you mean 'update_freq'?",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_callback_that_cannot_be_is_refused_before_the_run(write, name):
+    with pytest.raises(FmtkitError) as error:
+        train(write(callbacks=[name]))
+    assert error.value.exit_code == 2
+    assert WRONG[name] in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "argument"), WRONG_ARGUMENTS)
+def test_arguments_that_a_callback_does_not_take_are_refused_by_the_plan(write, name, argument):
+    entry = {
+        "class": name,
+        "kwargs": {"file": "x", argument: 1} if "Steps" in name else {argument: 1},
+    }
+    with pytest.raises(FmtkitError) as error:
+        planned(write(callbacks=[entry]))
+    assert WRONG_ARGUMENTS[name, argument] in str(error.value)
+
+
+def test_an_object_among_the_arguments_is_checked_as_well(write):
+    inner = {"class": "mine.Steps", "kwargs": {"fiel": "x"}}
+    entry = {"class": "mine.Steps", "kwargs": {"file": inner}}
+    with pytest.raises(FmtkitError, match="did you mean 'file'"):
+        planned(write(callbacks=[entry]))
+
+
+def test_callbacks_are_in_the_plan(write):
+    lines = planned(write(callbacks=["trl.BEMACallback"])).groups()["set by you"]
+    assert [value for name, value, _ in lines if name == "callbacks"] == ['["trl.BEMACallback"]']
+
+
+WRONG_OPTIMIZERS = {
+    (
+        "mine.Slow",
+        "{factr: 2}",
+    ): "optim_args: mine.Slow takes no argument 'factr'; did you mean 'factor'?",
+    (
+        "mine.Slow",
+        "factr=2",
+    ): "optim_args: mine.Slow takes no argument 'factr'; did you mean 'factor'?",
+    ("mine.Slow", "factor"): "optim_args: 'factor': write NAME=VALUE",
+    ("torch.optim.SGD", "{momntum: 0.5}"): "did you mean 'momentum'?",
+    ("mine.Weightless", "{model: 1}"): "takes no argument 'params'",
+}
+WRONG_METRICS = {
+    ("dpo", "mine.two", 4): "mine.two takes predictions, labels; it is called with one",
+    ("dpo", "mine.shape", None): "there is nothing to evaluate on",
+    ("gdpo", "mine.shape", 4): "TRL's trainer for gdpo takes none; it is for",
+}
+
+
+@pytest.mark.parametrize(("name", "given"), WRONG_OPTIMIZERS)
+def test_arguments_that_an_optimizer_does_not_take_are_refused_by_the_plan(write, name, given):
+    with pytest.raises(FmtkitError) as error:
+        planned(write(optimizer=name, optim_args=yaml.safe_load(given)))
+    assert WRONG_OPTIMIZERS[name, given] in str(error.value)
+
+
+@pytest.mark.parametrize(("method", "name", "held_out"), WRONG_METRICS)
+def test_metrics_that_cannot_be_computed_are_refused_by_the_plan(write, method, name, held_out):
+    with pytest.raises(FmtkitError) as error:
+        planned(write(rl=method, compute_metrics=name, val_set_size=held_out))
+    assert WRONG_METRICS[method, name, held_out] in str(error.value)
+
+
+def test_an_optimizer_that_does_not_exist_is_refused_before_the_run(write):
+    with pytest.raises(FmtkitError, match="did you mean 'Slow'"):
+        train(write(optimizer="mine.Slwo"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpo", "sft"])
+def test_an_optimizer_of_the_user_trains_and_a_metric_is_logged(write, tmp_path, method):
+    frozen = {"optimizer": "mine.Slow", "optim_args": {"factor": 0.0}}
+    trial = {
+        "compute_metrics": "mine.shape",
+        "val_set_size": 4,
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    more = {"rl": None, "chat_template": "chatml"} if method == "sft" else {}
+    if method == "sft":
+        rows = [{"messages": row["messages"]} for row in tiny.conversation_rows()]
+        file = tmp_path / "chats.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        more["datasets"] = [{"path": str(file), "type": "chat_template"}]
+    assert train(write(**frozen, **trial, **more)).exit_code == 0
+    lines = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
+    losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    # The factor is zero: steps of this optimizer change nothing.
+    assert len(losses) == 2
+    assert losses[0] == losses[1]
+    assert [line["eval_rows"] for line in lines if "eval_rows" in line] == [4, 4]
+
+
+@pytest.mark.slow
+def test_a_metric_that_raises_is_named_with_its_line(write, capfd):
+    keys = {"compute_metrics": "mine.scored", "val_set_size": 4, "eval_steps": 1}
+    assert train(write(**keys)).exit_code == 1
+    said = capfd.readouterr().err
+    assert "compute_metrics: mine.scored: ZeroDivisionError: division by zero (mine.py:" in said
+
+
+def test_names_of_adapters_need_an_adapter_that_is_loaded(write):
+    with pytest.raises(FmtkitError, match="ref_adapter_name: it names an adapter that is loaded"):
+        planned(write(ref_adapter_name="reference", adapter="lora"))
+    with pytest.raises(FmtkitError, match="ref_adapter_name: orpo has no reference"):
+        planned(write(rl="orpo", ref_adapter_name="reference", adapter="lora"))
+
+
+@pytest.mark.slow
+def test_the_reference_of_a_loaded_adapter_is_its_first_state(write, tmp_path):
+    lora = {"adapter": "lora", "lora_r": 4, "lora_target_linear": True, "learning_rate": 0.02}
+    assert train(write(**lora)).exit_code == 0
+    (tmp_path / "run").rename(tmp_path / "first")
+    names = {"model_adapter_name": "train", "ref_adapter_name": "reference"}
+    again = write(**lora, **names, lora_model_dir=str(tmp_path / "first" / "model"))
+    assert sum("changes nothing: TRL trains" in note for note in planned(again).notes) == 2
+    assert train(again).exit_code == 0
+    logs = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    margins = [log["rewards/margins"] for log in logs if "rewards/margins" in log]
+    # Before its first step the adapter is its own reference; the base model would not be.
+    assert margins[0] == pytest.approx(0, abs=1e-6)
+    assert abs(margins[1]) > 1e-6
+
+
+@pytest.mark.slow
+def test_callbacks_of_the_user_and_of_trl_run(write, tmp_path):
+    steps = {"class": "mine.Steps", "kwargs": {"file": str(tmp_path / "steps"), "each": 10}}
+    bema = {"class": "trl.BEMACallback", "kwargs": {"update_freq": 1, "lag": 1}}
+    names = [steps, bema, "trl.RichProgressCallback", "trl.trainer.callbacks.SyncRefModelCallback"]
+    file = write(callbacks=names)
+    assert train(file).exit_code == 0
+    assert (tmp_path / "steps").read_text() == "10\n20\n"
+    # What BEMACallback makes is saved by itself.
+    assert list((tmp_path / "run").rglob("bema/*.safetensors"))
+
+
+@pytest.mark.slow
+def test_a_callback_that_raises_is_named_and_the_steps_before_are_kept(write, tmp_path, capfd):
+    assert train(write(callbacks=["mine.Failing"], max_steps=4)).exit_code == 1
+    said = capfd.readouterr().err
+    assert "callbacks: mine.Failing: on_step_end: KeyError: 'no such step' (mine.py:" in said
+    assert "--resume continues from there" in said
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").glob("checkpoint-*")
+    assert json.loads((checkpoint / "trainer_state.json").read_text())["global_step"] == 2
