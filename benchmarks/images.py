@@ -1,4 +1,7 @@
-"""Rows with images: Parquet to Parquet, beside `cp`, and beside `datasets.map` that does the same.
+"""Rows with images: Parquet to Parquet, beside `cp`, `datasets.map` that does the same, and pyarrow.
+
+pyarrow reads and writes the rows as they are, which is the least that can be done without copying a file's
+pages unread.
 
 `python benchmarks/images.py --rows 3000` writes images of 100 KB of noise, which no codec makes smaller, and
 converts them. All are measured interleaved; `cp` is `dd` with fsync. Memory is that of the whole process.
@@ -33,6 +36,14 @@ def parts(row):
     return {{'messages': turns}}
 
 rows.map(parts).to_parquet({out!r})
+"""
+
+PYARROW = """
+import pyarrow.parquet as pq
+file = pq.ParquetFile({source!r})
+with pq.ParquetWriter({out!r}, file.schema_arrow) as writer:
+    for batch in file.iter_batches(batch_size=50):
+        writer.write_batch(batch)
 """
 
 
@@ -90,7 +101,7 @@ def main() -> None:
         source, out = Path(folder, "in.parquet"), Path(folder, "out.parquet")
         write(source, given.rows)
         cache = str(Path(folder, "cache"))
-        code = {"fmtkit": FMTKIT, "datasets.map": DATASETS}
+        code = {"fmtkit": FMTKIT, "datasets.map": DATASETS, "pyarrow": PYARROW}
         commands = {
             name: [sys.executable, "-c", text.format(source=str(source), out=str(out), cache=cache)]
             for name, text in code.items()

@@ -501,3 +501,34 @@ def test_targets_with_images_are_measured_with_them(folder: Folder, tmp_path: Pa
     )
     report = conversions.convert_to(str(path), str(tmp_path / "out.jsonl"), options).as_dict()
     assert report["overlong_dropped"] == sum(count > min(counts) for count in counts) == 3
+
+
+def test_boxes_out_of_their_image_are_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(samples.png(100, 50))
+    (tmp_path / "b.png").write_bytes(samples.png(20, 20, seed=1))
+    (tmp_path / "turned.jpg").write_bytes(samples.oriented("JPEG", 6, 100, 50))
+
+    def row(images: list[str], **objects: Any) -> str:
+        said = [
+            {"role": "user", "content": "<image>" * len(images) + "where?"},
+            {"role": "assistant", "content": f"here {objects}"},
+        ]
+        return json.dumps({"messages": said, "images": images, "objects": objects}) + "\n"
+
+    inside, high = [[0, 0, 100, 50]], [[0, 0, 40, 90]]
+    rows = [
+        row(["a.png"], ref=["x"], bbox=inside),
+        row(["a.png"], ref=["x"], bbox=high),
+        row(["a.png"], bbox=[[0.1, 0.1, 0.9, 1.0]], bbox_type="norm1"),
+        row(["a.png"], bbox=[[0.1, 0.1, 0.9, 1.5]], bbox_type="norm1"),
+        row(["a.png", "b.png"], bbox=[*inside, *inside], image_id=[0, 1]),
+        row(["a.png", "b.png"], bbox=[*inside, [90, 40]], image_id=[0, 0]),
+        row(["turned.jpg"], bbox=high),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(rows))
+    survey = inspection.run(str(path), InspectOptions(type="openai")).survey
+    assert survey.rows == len(rows)
+    found = findings_of(survey)["boxes_outside"]
+    assert [place.row for place in found.places] == [1, 3, 4]
+    assert found.details["such as"] == "it reaches out of 100 x 50"

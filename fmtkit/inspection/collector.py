@@ -18,6 +18,7 @@ from fmtkit.counting import lengths
 from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
 from fmtkit.counting.visual_counts import VisualCounter, with_images
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
+from fmtkit.inspection.box_columns import Objects
 from fmtkit.inspection.cutting import CuttingTally
 from fmtkit.inspection.dialog_shapes import DialogShapes
 from fmtkit.inspection.findings import Findings
@@ -96,9 +97,17 @@ class Viewer:
         return RowStatistics(Findings(control_tokens=tokens), cutting=cutting)
 
     def view(
-        self, table: pa.Table, records: Ints, counter: lengths.Counter, split: str
+        self,
+        table: pa.Table,
+        records: Ints,
+        counter: lengths.Counter,
+        split: str,
+        objects: Objects | None = None,
     ) -> RowStatistics:
-        """Look at a batch of a canonical table; `records` are the rows that it was made of."""
+        """Look at a batch of a canonical table; `records` are the rows that it was made of.
+
+        `objects` are the boxes of their images, by record.
+        """
         statistics = self.empty()
         if not table.num_rows:
             return statistics
@@ -110,6 +119,7 @@ class Viewer:
         if has_images(table.schema):
             images = statistics.images.add(table, self.visual, statistics.findings, records)
             added = images.added
+            statistics.images.add_boxes(images, objects or {}, statistics.findings, records)
         self._count(statistics, _every(written, self.stride), table, records, counter, added)
         return statistics
 

@@ -28,6 +28,7 @@ from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import carried
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
+from fmtkit.inspection.box_columns import Objects, read_objects
 from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
 from fmtkit.inspection.score_columns import read_scores
@@ -194,12 +195,18 @@ class BlockViewer(PickledByFields):
     """The columns with scores of two replies in each source."""
     once: tuple[bool, ...]
     """Whether each source can be read only once."""
+    boxes: tuple[bool, ...] = ()
+    """Whether each source has boxes of its images."""
 
     def __call__(self, table: pa.Table, piece: Piece, block: Block) -> "BlockView":
         """Look at the table that a block became."""
         table = self._with_scores(table, piece, block)
         statistics = self.viewer.view(
-            table, piece.records, self._counter(), self.splits[piece.source]
+            table,
+            piece.records,
+            self._counter(),
+            self.splits[piece.source],
+            self._objects(piece, block),
         )
         if piece.has_counts:
             statistics.columns.add_block(block, piece.block)
@@ -224,6 +231,10 @@ class BlockViewer(PickledByFields):
             counters.mine = made
         mine: Counter = counters.mine
         return mine
+
+    def _objects(self, piece: Piece, block: Block) -> Objects:
+        is_read = any(self.boxes[piece.source : piece.source + 1])
+        return read_objects(block) if is_read else {}
 
     def _with_scores(self, table: pa.Table, piece: Piece, block: Block) -> pa.Table:
         names = self.scores[piece.source]

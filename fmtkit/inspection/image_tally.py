@@ -13,6 +13,8 @@ from fmtkit.core.image_columns import IMAGES
 from fmtkit.counting.lengths import Lengths, Tally, summarize
 from fmtkit.counting.visual_counts import ImageCounts, VisualCounter, count_images, images_of
 from fmtkit.images.findings import TRAPS, SameImages, Trap, traps
+from fmtkit.images.headers import Header
+from fmtkit.inspection.box_columns import OUTSIDE, Objects, reasons_outside
 from fmtkit.inspection.findings import Finding, Findings
 
 Ints = npt.NDArray[np.int64]
@@ -46,6 +48,8 @@ class ImageTally:
     """What processors lose or risk -> images."""
     reasons: list[str] = field(default_factory=list)
     """Why a processor refuses an image: the first one."""
+    outside: list[str] = field(default_factory=list)
+    """Why a box is out of its image: the first one."""
     same: SameImages = field(default_factory=SameImages)
 
     def add(
@@ -71,6 +75,24 @@ class ImageTally:
                 findings.note(code, records[rows])
         return counts
 
+    def add_boxes(
+        self, counts: ImageCounts, objects: Objects, findings: Findings, records: Ints
+    ) -> None:
+        """Look at the boxes of a batch, `objects` by record, in the images that were counted."""
+        if not objects:
+            return
+        headers: dict[int, list[Header]] = {}
+        for row, header in counts.headers:
+            headers.setdefault(row, []).append(header)
+        found = {
+            row: reasons
+            for row, record in enumerate(records.tolist())
+            if (reasons := reasons_outside(objects.get(record, {}), headers.get(row, [])))
+        }
+        if found:
+            self.outside = self.outside or next(iter(found.values()))[:1]
+            findings.note(OUTSIDE, records[sorted(found)])
+
     def absorb(self, other: "ImageTally") -> None:
         """Add the images of more rows."""
         self.per_row.absorb(other.per_row)
@@ -78,6 +100,7 @@ class ImageTally:
         self.formats.update(other.formats)
         self.losses.update(other.losses)
         self.reasons = self.reasons or other.reasons
+        self.outside = self.outside or other.outside
         self.same.absorb(other.same)
 
     @property
@@ -98,6 +121,7 @@ class ImageTally:
         """Return findings with what is known of the images among them, and those of all images."""
         details: dict[str, dict[str, float | str]] = {
             REFUSED: dict(zip(["such as"], self.reasons, strict=False)),
+            OUTSIDE: dict(zip(["such as"], self.outside, strict=False)),
             LOSSES: {
                 code: f"in {counted(images, 'image')} ({TRAPS[code]})"
                 for code, images in self.losses.most_common()

@@ -29,6 +29,7 @@ from fmtkit.counting.visual_counts import visual_counter
 from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.as_trained import masking_of, template_of
+from fmtkit.inspection.box_columns import has_boxes
 from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.cutting import LADDER
 from fmtkit.inspection.findings import Finding
@@ -208,6 +209,7 @@ def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
             for sample in opened.samples
         ),
         once=tuple(source.once for source in job.sources),
+        boxes=tuple(job.images is not None and has_boxes(one) for one in opened.samples),
     )
 
 

@@ -5,11 +5,13 @@ It imports neither torch nor TRL, since a dry run uses it.
 
 from collections.abc import Iterator
 
-from fmtkit.core.errors import near_match
+from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.section import read
 from fmtkit.training.config.config import Config
+from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.user_objects import places_of
-from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.check import Run, check_config, check_run
+from fmtkit.training.planning.images import has_images
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.rl.rewards import entries
@@ -83,3 +85,18 @@ def _replay(plan: Plan) -> str | None:
         "trl.replay_buffer_size: groups are kept with the reference's log-probabilities, which "
         "sync_ref_model changes; leave one of them out"
     )
+
+
+UNKEPT_IMAGES = "trl.replay_buffer_size: groups with images cannot be kept; set it to 0"
+
+
+@check_run(
+    "image_replay",
+    "files",
+    "a replay buffer for rows with images",
+    concerns=lambda run: "grpo_features" in run.plan.runner.sections,
+)
+def _images(run: Run) -> Problem | None:
+    if not settings_of(run.plan.config).replays or not has_images(run):
+        return None
+    return Problem("", UNKEPT_IMAGES, "trl.replay_buffer_size", OptionError)

@@ -22,6 +22,8 @@ from trl.trainer.utils import pad
 
 from fmtkit.core.errors import OptionError
 
+from .plan import UNKEPT_IMAGES
+
 Member = TypeVar("Member")
 
 
@@ -159,9 +161,7 @@ class Replay:
     def filled(self, batch: Batch, totals: Tensor) -> Batch:
         """Return the batch with its silent groups replaced; `totals` [B] are its rewards."""
         if "pixel_values" in batch:
-            raise OptionError(
-                "trl.replay_buffer_size: groups with images cannot be kept; set it to 0"
-            )
+            raise OptionError(UNKEPT_IMAGES)
         if not self.recompute:
             batch = self._with_old_logps(batch)
         silent = self._silent_groups(batch)
