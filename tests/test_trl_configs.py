@@ -1,5 +1,9 @@
 """TRL's own config files run unchanged: their keys are read as TRL's scripts read them."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -7,6 +11,8 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
 from fmtkit.training.planning import plan as planning
 
+DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
+"""The configs of TRL's documents, each named METHOD-WHAT.yaml."""
 MODEL = "model_name_or_path: Qwen/Qwen2.5-0.5B\n"
 PAIRS = MODEL + "dataset_name: trl-lib/ultrafeedback_binarized\n"
 NOTE = "the file is TRL's by its keys"
@@ -116,3 +122,36 @@ def test_the_line_of_a_translated_key_is_that_of_the_key_in_the_file(tmp_path):
 
 def test_a_single_gpu_is_accelerates_single_profile():
     assert load(PAIRS + "accelerate_config: single_gpu\n").get("accelerate_config") == "single"
+
+
+@pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_config_of_trls_documents_plans(file):
+    method = file.stem.partition("-")[0]
+    plan = planning.plan(config.load(file, [f"rl={method}"]))
+    assert (plan.missing, plan.method) == ((), method)
+    assert plan.datasets
+
+
+def fmtkit(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fmtkit", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_folder_of_configs_is_planned_with_a_line_each(tmp_path):
+    (tmp_path / "good.yaml").write_text(PAIRS)
+    done = fmtkit("train", str(tmp_path), "--method", "dpo", "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / 'good.yaml'}: plans: dpo\n1 of 1 plan\n"
+    (tmp_path / "bad.yml").write_text(PAIRS + "rloo_k: 2\n")
+    done = fmtkit("train", str(tmp_path), "--method", "dpo", "--dry-run")
+    assert done.returncode == 2
+    first, _, last = done.stdout.splitlines()
+    assert first.startswith(f"{tmp_path / 'bad.yml'}: does not plan: ")
+    assert "its present name is num_generations" in first
+    assert last == "1 of 2 plan"
+
+
+def test_a_command_of_trl_is_answered_with_that_of_fmtkit():
+    done = fmtkit("sft", "--config", "x.yaml")
+    assert done.returncode == 2
+    assert "fmtkit train FILE --method sft" in done.stderr

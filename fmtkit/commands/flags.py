@@ -87,6 +87,15 @@ class QuickGroup(TyperGroup):
         _skip_validation(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; a method, which is a command of TRL, is answered with that of fmtkit."""
+        if args and self.get_command(ctx, args[0]) is None:
+            from fmtkit.core import runner
+
+            if args[0] in runner.shipped_names():
+                ctx.fail(f"No such command '{args[0]}'; run: fmtkit train FILE --method {args[0]}")
+        return super().resolve_command(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the commands by panel, then the flags."""
         panels: dict[str, list[tuple[str, str]]] = {}
