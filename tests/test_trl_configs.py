@@ -155,3 +155,15 @@ def test_a_command_of_trl_is_answered_with_that_of_fmtkit():
     done = fmtkit("sft", "--config", "x.yaml")
     assert done.returncode == 2
     assert "fmtkit train FILE --method sft" in done.stderr
+
+
+def test_the_column_of_text_is_renamed_unless_it_has_that_name_already():
+    assert load(PAIRS + "dataset_text_field: text\n").datasets[0].keys() == {"path"}
+    [entry] = load(PAIRS + "dataset_text_field: story\n").datasets
+    assert entry["columns"] == {"text": "story"}
+
+
+@pytest.mark.parametrize("method", ["dpo", "grpo"])
+def test_a_key_that_trl_has_removed_is_named_as_it_was_written(method):
+    with pytest.raises(FmtkitError, match=r"'max_prompt_length'; prompts are no longer truncated"):
+        load(PAIRS + "max_prompt_length: 512\n", f"rl={method}")

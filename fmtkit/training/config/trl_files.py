@@ -98,11 +98,17 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
 def _datasets(out: dict[str, object], lines: dict[str, int]) -> None:
     """Write `dataset_name` and its config and splits as entries; TRL evaluates on a split of the same."""
     name = out.get("dataset_name")
+    text = out.get("dataset_text_field")
+    if text == "text" or (name is not None and not out.get("datasets")):
+        out.pop("dataset_text_field", None)
+    is_renamed = text not in {None, "text"}
     written = {key for key in (*_OF_ENTRY, "dataset_test_split") if key in out}
     evaluates = out.get("eval_strategy") not in {None, "no", False}
-    if name is None or out.get("datasets") or not (written or evaluates):
+    if name is None or out.get("datasets") or not (written or evaluates or is_renamed):
         return
-    entry = {"path": name}
+    entry: dict[str, object] = {"path": name}
+    if is_renamed:
+        entry["columns"] = {"text": text}
     for key, part in _OF_ENTRY.items():
         value = out.pop(key, None)
         if value is not None:
@@ -144,7 +150,8 @@ def _is_online(name: str) -> bool:
     if name in aliases() or find_key(name) is not None:
         return False
     dotted = f"{SECTION}.{name}"
-    return dotted in aliases() or find_key(dotted) is not None
+    key = find_key(aliases().get(dotted, dotted))
+    return key is not None and key.to != "refused"
 
 
 def _put(out: dict[str, object], lines: dict[str, int], name: str, value: object, by: str) -> None:
