@@ -167,3 +167,10 @@ def test_the_column_of_text_is_renamed_unless_it_has_that_name_already():
 def test_a_key_that_trl_has_removed_is_named_as_it_was_written(method):
     with pytest.raises(FmtkitError, match=r"'max_prompt_length'; prompts are no longer truncated"):
         load(PAIRS + "max_prompt_length: 512\n", f"rl={method}")
+
+
+def test_the_end_of_turn_and_the_padding_are_tokens_of_the_tokenizer():
+    read = load(PAIRS + "eos_token: <|im_end|>\npad_token: <pad>\n")
+    assert read.get("special_tokens") == {"eos_token": "<|im_end|>", "pad_token": "<pad>"}
+    with pytest.raises(FmtkitError, match=r"eos_token and special_tokens\.eos_token differ"):
+        load(PAIRS + "eos_token: a\nspecial_tokens: {eos_token: b}\n")

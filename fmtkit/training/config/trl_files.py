@@ -48,6 +48,8 @@ def translated(
     profile = out.get("accelerate_config")
     if isinstance(profile, str):
         out["accelerate_config"] = _PROFILES.get(profile, profile)
+    with problems.collecting("two_spellings", "special_tokens"):
+        _tokens(out, lines)
     _datasets(out, lines)
     if is_trl(values):
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
@@ -93,6 +95,20 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
     if out.get("chat_template") not in {None, path}:
         raise OptionError("chat_template_path and chat_template differ; keep one")
     _put(out, lines, "chat_template", path, "chat_template_path")
+
+
+def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
+    """Put TRL's `eos_token` and `pad_token` among the tokens of the tokenizer."""
+    for name in ("eos_token", "pad_token"):
+        token = out.pop(name, None)
+        if token is None:
+            continue
+        before = out.get("special_tokens") or {}
+        if not isinstance(before, Mapping):
+            return
+        if before.get(name) not in {None, token}:
+            raise OptionError(f"{name} and special_tokens.{name} differ; keep one")
+        _put(out, lines, "special_tokens", {**before, name: token}, name)
 
 
 def _datasets(out: dict[str, object], lines: dict[str, int]) -> None:
