@@ -541,6 +541,7 @@ KEYS: tuple[Key, ...] = (
         "text",
         "nothing",
         "the method determines the task of an adapter",
+        axolotl="has no such key; it is TRL's",
     ),
     Key(
         "bnb_4bit_compute_dtype",
