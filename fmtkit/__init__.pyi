@@ -236,6 +236,7 @@ def train(
     prepare: bool = ...,
     partial: bool = ...,
     overrides: str | Sequence[str] = ...,
+    method: str | None = ...,
     num_processes: int | None = ...,
     accelerate_config: str | Path | None = ...,
     resume: bool = ...,

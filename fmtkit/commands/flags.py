@@ -92,9 +92,14 @@ class QuickGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command; one that is here by a different name is told."""
-        if args and args[0] in INSTEAD and args[0] not in self.commands:
-            ctx.fail(f"No such command '{args[0]}': {INSTEAD[args[0]]}")
+        """Find a command; one that is here by another name, or a method, is answered with fmtkit's."""
+        if args and self.get_command(ctx, args[0]) is None:
+            from fmtkit.core import runner
+
+            if args[0] in INSTEAD:
+                ctx.fail(f"No such command '{args[0]}': {INSTEAD[args[0]]}")
+            if args[0] in runner.shipped_names():
+                ctx.fail(f"No such command '{args[0]}'; run: fmtkit train FILE --method {args[0]}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

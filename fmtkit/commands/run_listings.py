@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import counted, one_line, visible
 from fmtkit.reports.console import aligned, errors, output, print_json, show
 
@@ -39,6 +40,41 @@ def print_outcome(
     elif outcome.report is not None:
         whole = json.dumps(outcome.report, indent=1, ensure_ascii=False)
         sys.stdout.write(f"{whole if as_json else outcome.plan.run / 'model'}\n")
+
+
+def print_folder(folder: Path, given: Mapping[str, object], *, as_json: bool) -> int:
+    """Plan each config below a folder, print a line on each and how many plan; return the exit code."""
+    from fmtkit import training
+
+    files = sorted(p for p in folder.rglob("*") if p.suffix in {".yaml", ".yml"} and p.is_file())
+    if not files:
+        raise OptionError(f"{folder}: there is no .yaml file in it")
+    told: list[dict[str, object]] = []
+    for file in files:
+        try:
+            outcome = training.train(file, **given)  # type: ignore[arg-type]
+        except FmtkitError as error:
+            told.append({"config": str(file), "plans": False, "why": " | ".join(error.lines)})
+        else:
+            missing = ", ".join(outcome.plan.missing)
+            why = f"{missing}: needed to train" if missing else ""
+            told.append(
+                {
+                    "config": str(file),
+                    "plans": not missing,
+                    "method": outcome.plan.method,
+                    "why": why,
+                }
+            )
+    planned = sum(one["plans"] is True for one in told)
+    if as_json:
+        sys.stdout.write(f"{json.dumps(told, indent=1, ensure_ascii=False)}\n")
+    else:
+        for one in told:
+            what = f"plans: {one['method']}" if one["plans"] else f"does not plan: {one['why']}"
+            sys.stdout.write(f"{one['config']}: {what}\n")
+        sys.stdout.write(f"{planned} of {len(told)} plan\n")
+    return 0 if planned == len(told) else OptionError.exit_code
 
 
 def _fitted(groups: "Groups", width: int) -> Iterator[Text]:

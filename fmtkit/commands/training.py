@@ -1,5 +1,6 @@
 """`fmtkit train`, `compare`, `merge`, `try` and `vllm-serve`: training runs, and what belongs to them."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,7 +31,8 @@ def train(
 ) -> None:
     """Train a model as a config says: convert its datasets, launch, save.
 
-    With --dry-run a config that lacks something is planned too, and what it misses is listed.
+    With --dry-run a config that lacks something is planned too, and what it misses is listed; a folder's
+    configs are planned with one line each, and the exit code is 2 where one does not plan.
     """
     from fmtkit import training
     from fmtkit.commands import run_listings
@@ -39,6 +41,8 @@ def train(
     if (config is None) == (config_option is None):
         raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")
     named = config if config is not None else str(config_option)
+    if options.dry_run and Path(named).is_dir():
+        raise typer.Exit(run_listings.print_folder(Path(named), options.given(), as_json=json))
     outcome = training.train(
         named,
         say=lambda note: say(f"note: {note}"),

@@ -40,6 +40,9 @@ class TrainOptions(Options):
         default=(),
         flags=("--set",),
     )
+    method: str | None = option(
+        TEXT, "The method, such as sft, dpo or grpo: the key rl of the config.", keys=("rl",)
+    )
     num_processes: int | None = option(
         COUNT, "Number of training processes on this machine.", keys=("num_processes",)
     )

@@ -13,7 +13,7 @@ import yaml
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.options import refuse_empty
-from fmtkit.training.config import keys
+from fmtkit.training.config import keys, trl_files
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
@@ -129,7 +129,10 @@ def load(
     name, problems, notes = file.name, Problems(), list[str]()
     problems.found += file.problems
     lines = dict(file.lines)
-    settings = dict(_settings(file.values, lines, problems, notes))
+    values = trl_files.translated(file.values, lines, _asked(file.values, overrides), problems)
+    if trl_files.is_trl(file.values):
+        notes.append("the file is TRL's by its keys; docs/config.md lists what each is here")
+    settings = dict(_settings(values, lines, problems, notes))
     for override in overrides:
         changed = _override(override, settings)
         settings |= changed
@@ -151,6 +154,12 @@ def load(
     if not collect or wrong & _METHOD_KEYS:
         problems.check(name, lines)
     return replace(config, problems=tuple(problems.found))
+
+
+def _asked(values: Mapping[str, object], overrides: Sequence[str]) -> object:
+    """Return the method that the command line names, or else the file."""
+    named = [value for name, _, value in (o.partition("=") for o in overrides) if name == "rl"]
+    return named[-1] if named else values.get("rl", values.get("method"))
 
 
 def dumps(config: Config) -> str:

@@ -221,9 +221,13 @@ _MEANT: dict[str, str] = {
     "adam_eps": "it is adam_epsilon",
     "eta_min": "the floor of a cosine is cosine_min_lr_ratio, a share of learning_rate",
     "full_finetune": "all weights are trained unless adapter is set",
-    "lora_task_type": "the method determines the task of an adapter; leave it out",
-    "use_dora": "write adapter: dora",
-    "use_peft": "write adapter: lora for an adapter; without it all weights are trained",
+    "cliprange": "its present name is epsilon",
+    "kl_coef": "its present name is beta",
+    "log_with": "its present name is report_to",
+    "optimize_cuda_cache": "its present name is torch_empty_cache_steps, a number of steps",
+    "reference_free": "TRL has removed it; for a loss without a reference use rl: orpo, cpo or simpo",
+    "rloo_k": "its present name is num_generations",
+    "use_liger": "its present name is use_liger_kernel",
 }
 """Keys of other tools and former versions -> what to write instead."""
 

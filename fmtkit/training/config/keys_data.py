@@ -18,7 +18,7 @@ KEYS: tuple[Key, ...] = (
         "amount",
         "fmtkit",
         "share (below 1) or number of the rows of all datasets together to evaluate on; see split_by",
-        aliases=("val_size",),
+        aliases=("val_size", "test_split_size"),
     ),
     Key(
         "split_by",
@@ -86,6 +86,7 @@ KEYS: tuple[Key, ...] = (
         "nothing",
         "the data is converted to files once and memory-mapped; the same rows are trained on",
         axolotl="tokenizes rows while training instead of before",
+        aliases=("dataset_streaming",),
     ),
     Key(
         "push_dataset_to_hub",

@@ -417,13 +417,21 @@ KEYS: tuple[Key, ...] = (
         "whether the layers store their weights as (in, out)",
         "fan_in_fan_out",
     ),
-    Key("peft_use_dora", "bool", "peft", "weight-decomposed LoRA", "use_dora", ("lora_use_dora",)),
+    Key(
+        "peft_use_dora",
+        "bool",
+        "peft",
+        "weight-decomposed LoRA",
+        "use_dora",
+        ("lora_use_dora", "use_dora"),
+    ),
     Key(
         "peft_use_rslora",
         "bool",
         "peft",
         "rank-stabilized LoRA: scale by alpha / sqrt(r)",
         "use_rslora",
+        ("use_rslora",),
     ),
     Key(
         "peft_init_lora_weights",
@@ -526,6 +534,14 @@ KEYS: tuple[Key, ...] = (
         "bool",
         "quantization",
         "quantize the scales as well; default: true",
+        aliases=("use_bnb_nested_quant",),
+    ),
+    Key(
+        "lora_task_type",
+        "text",
+        "nothing",
+        "the method determines the task of an adapter",
+        axolotl="has no such key; it is TRL's",
     ),
     Key(
         "bnb_4bit_compute_dtype",
