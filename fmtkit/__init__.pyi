@@ -254,6 +254,8 @@ def try_run(
     model: str | Path | None = ...,
     max_new_tokens: int | None = ...,
     temperature: float = ...,
+    n: int | None = ...,
+    reward: str | None = ...,
     judge: str | None = ...,
     judge_model: str | None = ...,
     against: str | Path | None = ...,

@@ -267,6 +267,7 @@ NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
     "gold": {"converting.unread_columns": "a column with the right answer"},
     "reward": {
+        "converters.rated_steps": "the score of a step",
         "converters.scored_replies": "the score of a reply",
         "converting.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
@@ -275,6 +276,7 @@ NAMED_OTHERWISE = {
         "training.rl.online.keep_samples": "a metric",
         "training.rl.online.samples": "a column",
         "training.rl.online.samples_page": "a column",
+        "training.trained.best_of": "the score of an answer",
     },
 }
 """Words that are methods too -> the modules that mean something else by them, and what."""

@@ -318,3 +318,80 @@ def test_scores_are_not_judged(runs, tmp_path, monkeypatch):
         fmtkit.try_run(
             runs("dpo"), judge="my_judge.shorter", data=str(rows_of(runs("dpo"))), limit=2
         )
+
+
+REWARDS = """
+def letters(completions, **columns):
+    return [float(len(one[0]["content"])) for one in completions]
+
+
+def near(completions, wanted, **columns):
+    found = zip(completions, wanted, strict=True)
+    return [None if w is None else -abs(len(c[0]["content"]) - w) for c, w in found]
+"""
+
+
+def test_the_best_of_n_answers_is_what_the_reward_prefers(runs, tmp_path, monkeypatch, capsys):
+    from fmtkit.commands.run_listings import print_trial
+
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+    given = {"prompt": ["the red river", "a stone"], "temperature": 1.5, "max_new_tokens": 8}
+    trial = fmtkit.try_run(runs("sft"), reward="my_rewards.letters", n=4, **given)
+    for item in trial.items:
+        for made in (item.base, item.trained):
+            assert made["reward"] == max(made["rewards"]) == len(made["answer"])
+            assert len(made["rewards"]) == 4
+    assert any(len(set(item.trained["rewards"])) > 1 for item in trial.items)
+    figures = trial.summary["trained"]
+    assert figures["best_reward"] == sum(i.trained["reward"] for i in trial.items) / 2
+    assert figures["mean_reward"] == sum(sum(i.trained["rewards"]) for i in trial.items) / 8
+    print_trial(trial, as_json=False)
+    assert "trained rewards" in capsys.readouterr().out
+    # The first of them is what one answer is.
+    alone = fmtkit.try_run(runs("sft"), **given)
+    firsts = [len(item.trained["answer"]) for item in alone.items]
+    assert [item.trained["rewards"][0] for item in trial.items] == firsts
+
+
+def test_a_reward_of_best_of_n_gets_the_columns_of_its_rows(runs, tmp_path, monkeypatch):
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"messages": row["messages"], "wanted": wanted}
+        for row, wanted in zip(tiny.conversation_rows(), (3, None), strict=False)
+    ]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"n": 3, "temperature": 1.5, "max_new_tokens": 8, "type": "openai", "data": str(data)}
+    trial = fmtkit.try_run(runs("sft"), reward="my_rewards.near", **given)
+    first, second = trial.items
+    assert first.trained["reward"] == -abs(len(first.trained["answer"]) - 3)
+    assert (second.trained["reward"], second.trained["rewards"]) == (None, [None] * 3)
+    assert trial.summary["trained"]["without_reward"] == 1
+    without = given | {"data": str(rows_of(runs("sft")))}
+    with pytest.raises(OptionError, match="wanted"):
+        fmtkit.try_run(runs("sft"), reward="my_rewards.near", **without)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n": 4}, "--n 4: name what picks the best answer by --reward"),
+        ({"reward": "my_rewards.letters", "n": 4}, "a --temperature above 0"),
+        ({"reward": "my_rewards.letters", "temperature": 1.0}, "--n 2 or more"),
+        ({"reward": "my_rewards.longest", "n": 2, "temperature": 1.0}, "longest"),
+        ({"reward": "models/judge", "n": 2, "temperature": 1.0}, "only a trainer runs"),
+    ],
+)
+def test_what_cannot_pick_the_best_answer_is_refused(runs, given, message, tmp_path, monkeypatch):
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=message):
+        fmtkit.try_run(runs("sft"), prompt=["a stone"], **given)
+
+
+def test_scores_have_no_best_of_n(runs):
+    given = {"reward": "fmtkit.rewards.accuracy", "n": 2, "temperature": 1.0}
+    with pytest.raises(OptionError, match="only answers have one"):
+        fmtkit.try_run(runs("dpo"), data=str(rows_of(runs("dpo"))), limit=2, **given)

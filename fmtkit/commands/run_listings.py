@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -215,7 +215,14 @@ def _answers(item: "Item") -> list[Any]:
     table = aligned("left", "left")
     for name, text in texts:
         table.add_row(Text(name, style="cyan"), Text(visible(str(text))))
+    for name, made in (("base", item.base), ("trained", item.trained)):
+        if "rewards" in made:
+            table.add_row(Text(f"{name} rewards", style="cyan"), Text(_rewards(made["rewards"])))
     return [*parts, table, Text("")]
+
+
+def _rewards(rewards: Sequence[float | None]) -> str:
+    return "  ".join("none" if reward is None else f"{reward:.4g}" for reward in rewards)
 
 
 def _values(values: Mapping[str, Any]) -> str:

@@ -104,6 +104,16 @@ class TryOptions(Options):
     temperature: float = option(
         AMOUNT, "Sampling temperature; 0 is greedy decoding.", default=0.0, shown="0"
     )
+    n: int = option(
+        COUNT,
+        "Answers sampled for each prompt, of which --reward picks the best.",
+        default=1,
+        flags=("--n", "-n"),
+    )
+    reward: str | None = option(
+        TEXT,
+        "The reward of best of n, as in trl.reward_funcs: module.function, or one of fmtkit.rewards.",
+    )
     judge: str | None = option(
         TEXT,
         "module.function that says which of two answers is better: 0, 1 or 'tie'; or the URL of an "

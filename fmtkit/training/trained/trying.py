@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from fmtkit.core.tables import written
 from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
-from fmtkit.training.trained import judging, trained_model
+from fmtkit.training.trained import best_of, judging, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ KINDS: Mapping[str, Kind] = {
     "Prompt": "answers",
 }
 """Table -> what is done with its rows."""
+_ROW = frozenset({"messages", "prompt", "completion", "tools"})
+"""Columns of a row that are what is asked and answered."""
 _TAKES: Mapping[str, frozenset[Kind]] = {
     "causal": frozenset({"answers", "pairs", "replies"}),
     "score": frozenset({"pairs", "replies"}),
@@ -43,8 +45,9 @@ _TAKES: Mapping[str, frozenset[Kind]] = {
 class Item:
     """A row that is tried, with the results of the base model and of the trained one.
 
-    `base` and `trained` hold `answer`; or of each side (chosen, rejected, completion) its `score` or
-    `logps`, the sum of the log-probabilities of its tokens; or `right`, a probability for each step.
+    `base` and `trained` hold `answer`, and with a reward the `reward` of the best and the `rewards` of all;
+    or of each side (chosen, rejected, completion) its `score` or `logps`, the sum of the log-probabilities of
+    its tokens; or `right`, a probability for each step.
     """
 
     row: int
@@ -87,6 +90,10 @@ class _Row:
     expected: Any
     context: list[int]
     sequences: Sequence["Masked"] = ()
+    asked: Any = None
+    """What is answered: text or messages, as a reward function gets it."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns of the source, for a reward."""
 
 
 def try_run(run: str | Path, options: TryOptions) -> Trial:
@@ -101,6 +108,7 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     if options.judge is not None:
         places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
         ask = judging.load(options.judge, places, options.judge_model)
+    scorer = _scorer(run_model, options)
     tokenizer = trained_model.load_tokenizer(run_model)
     notes = list(run_model.notes)
     if options.data is None:
@@ -112,7 +120,13 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
         kind, rows = _data(run_model, tokenizer, options, notes)
     if not rows:
         raise OptionError(f"--data {options.data}: no row to try")
-    make = _making(kind, run_model, tokenizer, options)
+    if scorer is not None:
+        if kind != "answers":
+            raise OptionError(
+                f"{best_of.FLAG}: only answers have one; the rows of --data are {kind}"
+            )
+        scorer.check_columns([name for row in rows for name in row.columns])
+    make = _making(kind, run_model, tokenizer, options, scorer)
     outputs: dict[str, list[dict[str, Any]]] = {}
     for name, model in _models(run_model, tokenizer, options.seed, notes):
         outputs[name] = [make(model, row, number) for number, row in enumerate(rows)]
@@ -134,6 +148,21 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
         summary,
         tuple(notes),
     )
+
+
+def _scorer(run_model: TrainedModel, options: TryOptions) -> best_of.Scorer | None:
+    """Return what picks the best of n answers; None where one is asked for."""
+    if options.reward is None:
+        if options.n != 1:
+            raise OptionError(f"--n {options.n}: name what picks the best answer by {best_of.FLAG}")
+        return None
+    if options.n < 2 or not options.temperature:
+        raise OptionError(
+            f"{best_of.FLAG} {options.reward}: it picks among different answers; give --n 2 or more and "
+            "a --temperature above 0"
+        )
+    assert run_model.job is not None
+    return best_of.load(options.reward, [Path.cwd(), *map(Path, run_model.job.places)])
 
 
 def _judged(
@@ -187,7 +216,8 @@ def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list
     for text in options.prompt[: options.limit]:
         messages = [{"role": "user", "content": text}]
         ids = tokenizer(text)["input_ids"] if _is_plain(trained) else _context(tokenizer, messages)
-        rows.append(_Row(text, None, ids))
+        asked = text if _is_plain(trained) else messages
+        rows.append(_Row(text, None, ids, asked=asked))
     return rows
 
 
@@ -258,6 +288,7 @@ def _row_options(trained: TrainedModel, options: TryOptions) -> RowOptions:
         method=trained.job.method if trained.head != "causal" else None,
         options=given if isinstance(given, Mapping) else {},
         limit=options.limit,
+        keep=("all",) if options.reward is not None else (),
         as_made=as_made,
         as_=None if as_made or _is_plain(trained) else "messages",
     )
@@ -286,7 +317,9 @@ def _encoding(
 
     def answered(row: Mapping[str, Any]) -> _Row:
         messages, reference = _asked(row)
-        return _Row(_said(messages), reference, _context(tokenizer, messages, row.get("tools")))
+        context = _context(tokenizer, messages, row.get("tools"))
+        columns = {name: value for name, value in row.items() if name not in _ROW}
+        return _Row(_said(messages), reference, context, asked=messages, columns=columns)
 
     def scored(row: Mapping[str, Any]) -> _Row:
         expected = row.get("label", row.get("labels"))
@@ -348,7 +381,11 @@ def _has_head(base: Any, trained: TrainedModel) -> bool:
 
 
 def _making(
-    kind: Kind, trained: TrainedModel, tokenizer: Any, options: TryOptions
+    kind: Kind,
+    trained: TrainedModel,
+    tokenizer: Any,
+    options: TryOptions,
+    scorer: best_of.Scorer | None,
 ) -> Callable[[Any, _Row, int], dict[str, Any]]:
     """Return the function that gives a model's result for a row."""
     import torch
@@ -356,8 +393,14 @@ def _making(
     ends = _ends(tokenizer) if kind == "answers" else []
 
     def answer(model: Any, row: _Row, number: int) -> dict[str, Any]:
-        ids = torch.tensor([row.context], device=model.device)
         torch.manual_seed(options.seed + number)
+        if scorer is None:
+            return one(model, row)[0]
+        answers = [one(model, row) for _ in range(options.n)]
+        return scorer.best(row.asked, answers, row.columns)
+
+    def one(model: Any, row: _Row) -> tuple[dict[str, Any], list[int]]:
+        ids = torch.tensor([row.context], device=model.device)
         how: dict[str, Any] = {
             "do_sample": False,
             "temperature": None,
@@ -376,7 +419,7 @@ def _making(
         )[0, len(row.context) :].tolist()
         finished = bool(out) and out[-1] in ends
         text = tokenizer.decode(out[:-1] if finished else out, skip_special_tokens=False)
-        return {"answer": text, "tokens": len(out), "finished": finished}
+        return {"answer": text, "tokens": len(out), "finished": finished}, out
 
     def score(model: Any, row: _Row, _: int) -> dict[str, Any]:
         return {one.side or "completion": _score(model, one) for one in row.sequences}
@@ -462,6 +505,7 @@ def _summary(kind: Kind, items: Sequence[Item]) -> dict[str, dict[str, float]]:
             out[name] = {
                 "tokens": fmean(v["tokens"] for v in values),
                 "finished": fmean(v["finished"] for v in values),
+                **(best_of.figures(values) if "rewards" in values[0] else {}),
             }
         elif kind == "steps":
             out[name] = _of_steps(values, items)
