@@ -10,4 +10,5 @@ RUNNER = Runner(
     about="follow the model itself, as it answers when it is also shown privileged_context",
     trl=">=1.16,<2",
     own=frozenset({"max_length"}),
+    columns=frozenset({"privileged_context"}),
 )

@@ -4,6 +4,7 @@ import json
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ pytest.importorskip("trl", minversion="1.16")
 
 import tiny_training as tiny
 
+from fmtkit.core.errors import FmtkitError
 from fmtkit.core.runner import shipped
 from fmtkit.training import train
 
@@ -80,3 +82,27 @@ def test_the_page_names_what_is_no_method_here():
     listed = re.search(r"\| in `trl.experimental` \|.*?\n\n", PAGE.read_text("utf-8"), re.DOTALL)
     left = set(re.findall(r"`(\w+)`", "".join(re.findall(r"(?m)^\| (.*?) \|", listed.group()))))
     assert inside - ours == left
+
+
+def test_rows_without_what_the_teacher_is_shown_are_refused_before_training(folder):
+    def planned(name: str, rows: list[dict[str, Any]]) -> str:
+        file = folder / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        given = {
+            **tiny.STEP,
+            "base_model": str(folder / "model"),
+            "chat_template": "chatml",
+            "rl": "sdft",
+            "datasets": [{"path": str(file), "type": "passthrough"}],
+            "output_dir": str(folder / f"run_{name}"),
+            "trainer_args": RUNS["sdft"][1]["trainer_args"],
+        }
+        with pytest.raises(FmtkitError) as raised:
+            train(given, prepare=True)
+        return str(raised.value)
+
+    bare = tiny.prompt_rows()
+    assert "sdft needs a column `privileged_context`, which" in planned("bare", bare)
+    some = [{**row, "privileged_context": None if n else "red"} for n, row in enumerate(bare)]
+    said = planned("some", some)
+    assert f"sdft needs `privileged_context` in each row, and {len(bare) - 1} have none" in said

@@ -160,6 +160,8 @@ class Runner:
     """Whether its trainer takes only conversations, each a prompt joined with its completion."""
     both_labels: bool = False
     """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
+    columns: frozenset[str] = frozenset()
+    """Columns of the source that its trainer needs in each row, beside those of the table."""
     whole_batch: bool = False
     """Whether its trainer needs as many rows as a batch has."""
     splits_sequences: bool = False

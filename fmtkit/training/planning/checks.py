@@ -150,6 +150,52 @@ def _count(run: Run) -> int:
     return sum(pq.read_metadata(file).num_rows for file in run.files)
 
 
+def needs_columns(run: Run) -> bool:
+    """Return whether the method's trainer needs columns beside those of its table."""
+    return bool(run.plan.runner.columns)
+
+
+@check_run(
+    "method_columns",
+    "files",
+    "local datasets without a column that the method's trainer needs",
+    concerns=needs_columns,
+)
+def find_columns(run: Run) -> Iterator[Problem]:
+    """Yield the datasets that lack a column which the method's trainer reads."""
+    for name, rows in run.first_rows.items():
+        if rows.columns is not None and name.startswith("datasets."):
+            for column in sorted(run.plan.runner.columns - rows.columns):
+                text = f"{name}: {run.plan.method} needs a column `{column}`, which {rows.source} has not"
+                yield Problem("", text, name, OptionError)
+
+
+@check_run(
+    "method_nulls",
+    "data",
+    "rows whose column that the method's trainer needs is null",
+    concerns=needs_columns,
+    promise="the columns that the method needs are filled",
+)
+def find_nulls(run: Run) -> Iterator[str]:
+    """Yield the columns that the method's trainer reads and some rows lack."""
+    import pyarrow.parquet as pq
+
+    for column in sorted(run.plan.runner.columns):
+        tables = [pq.ParquetFile(file) for file in run.files]
+        lacking = sum(
+            one.read([column]).column(0).null_count
+            if column in one.schema_arrow.names
+            else one.metadata.num_rows
+            for one in tables
+        )
+        if lacking:
+            yield (
+                f"{run.plan.method} needs `{column}` in each row, and {lacking:,} have none; fill it, or "
+                f"leave them out by where: {column} is not null"
+            )
+
+
 def has_labels(run: Run) -> bool:
     """Return whether the method trains on the difference of its rows' labels."""
     return run.plan.runner.both_labels
