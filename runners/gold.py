@@ -1,9 +1,8 @@
 """General online logit distillation: a teacher whose tokenizer may be a different one."""
 
-from fmtkit.core.runner import Runner, find
+from fmtkit.core.runner import Runner
 
-_TAUGHT = find("gkd")
-"""Whose collator it has."""
+from .gkd import RUNNER as _TAUGHT  # whose collator it has
 
 RUNNER = Runner(
     method="gold",

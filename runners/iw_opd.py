@@ -1,9 +1,8 @@
 """Importance-weighted on-policy distillation: https://arxiv.org/abs/2606.22600."""
 
-from fmtkit.core.runner import Runner, find
+from fmtkit.core.runner import Runner
 
-_TAUGHT = find("gkd")
-"""Whose collator it has."""
+from .gkd import RUNNER as _TAUGHT  # whose collator it has
 
 RUNNER = Runner(
     method="iw_opd",
