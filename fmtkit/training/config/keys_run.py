@@ -171,6 +171,21 @@ KEYS: tuple[Key, ...] = (
         ("activation_checkpointing_kwargs",),
     ),
     Key("torch_compile", "bool or auto", "trainer", "compile the model", values={"auto": False}),
+    Key(
+        "do_train",
+        "bool",
+        "refused",
+        "a run always trains, with TRL's scripts too; `fmtkit train --dry-run` does not",
+        idle=(True, None),
+    ),
+    Key(
+        "do_eval",
+        "bool",
+        "nothing",
+        "neither TRL's scripts nor fmtkit read it: eval_strategy says when to evaluate",
+        aliases=("do_predict",),
+        axolotl="does not know it",
+    ),
     Key("evals_per_epoch", "amount", "fmtkit", "evaluations per epoch; sets eval_steps"),
     Key(
         "eval_strategy",
