@@ -1,5 +1,6 @@
 """TRL's own config files run unchanged: their keys are read as TRL's scripts read them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,11 @@ import yaml
 from fmtkit.core import runner as runners
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
+from fmtkit.training.config.class_arguments import fields_of
 from fmtkit.training.planning import plan as planning
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from pages import from_trl
 
 DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
 """The configs of TRL's documents, each named METHOD-WHAT.yaml."""
@@ -367,3 +372,25 @@ def test_a_flat_online_key_of_a_file_of_both_kinds_is_answered_with_both_reading
         load(text)
     for part in ("model_name_or_path", "micro_batch_size", "'trl.num_generations'"):
         assert part in str(caught.value)
+
+
+def test_every_key_of_trls_scripts_has_an_answer_on_the_page():
+    """The page is made of the installed TRL: a field of its classes without an answer fails here."""
+    text = from_trl.text()
+    for named in from_trl.CLASSES:
+        for field in fields_of(named).fields:
+            assert f"| `{field}` |" in text
+    note = next(note for note in load(PAIRS).notes if note.startswith(NOTE))
+    page = re.search(r"docs/\S+\.md", note)
+    assert page
+    assert (Path(__file__).parents[1] / page[0]).read_text(encoding="utf-8") == text
+
+
+def test_variables_and_workarounds_of_trls_files_are_refused_with_what_to_do():
+    with pytest.raises(
+        FmtkitError, match=r"env: .* cannot be honoured: set variables in the shell"
+    ):
+        load(PAIRS + "env: {A: b}\n")
+    with pytest.raises(FmtkitError, match=r"ignore_bias_buffers: True cannot be honoured"):
+        load(PAIRS + "ignore_bias_buffers: true\n")
+    assert load(PAIRS + "ignore_bias_buffers: false\nenv: {}\n")

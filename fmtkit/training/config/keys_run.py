@@ -172,6 +172,19 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("torch_compile", "bool or auto", "trainer", "compile the model", values={"auto": False}),
     Key(
+        "env",
+        "object",
+        "refused",
+        "set variables in the shell: NAME=VALUE fmtkit train FILE",
+        idle=(None, {}),
+    ),
+    Key(
+        "ignore_bias_buffers",
+        "bool",
+        "refused",
+        "TRL's workaround for masks of old models on several devices; leave it out",
+    ),
+    Key(
         "do_train",
         "bool",
         "refused",

@@ -15,7 +15,7 @@ from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.yaml_file import parse
 
-_MARKS = frozenset(
+MARKS = frozenset(
     {
         "chat_template_path",
         "dataset_config",
@@ -27,25 +27,23 @@ _MARKS = frozenset(
     }
 )
 """Keys that TRL's files have and axolotl's do not."""
-_AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
+AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
 _PROFILES = {"single_gpu": "single"}
 _LORA = {"lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05}
 """The defaults of TRL's ModelConfig, where a file with `use_peft` says nothing else."""
-_TOGETHER = frozenset(
-    {
-        "chat_template_path",
-        "dataset_config",
-        "dataset_kwargs",
-        "dataset_test_split",
-        "dataset_text_field",
-        "dataset_train_split",
-        "eos_token",
-        "pad_token",
-        "reward_model_name_or_path",
-        "use_peft",
-    }
-)
-"""Keys that no table has: each is translated here, with others."""
+TOGETHER: dict[str, str] = {
+    "chat_template_path": "`chat_template`: a .jinja file, or a folder with a chat_template.jinja",
+    "dataset_config": "`name` of the entry of datasets; only with dataset_name",
+    "dataset_kwargs": "`skip_prepare_dataset`, its only entry",
+    "dataset_test_split": "`split` of an entry of test_datasets, where eval_strategy asks for evaluation",
+    "dataset_text_field": "the column that is read as `text`",
+    "dataset_train_split": "`split` of the entry of datasets; only with dataset_name",
+    "eos_token": "`special_tokens.eos_token`",
+    "pad_token": "`special_tokens.pad_token`",
+    "reward_model_name_or_path": "the first of `trl.reward_funcs`, or `reward_model_path`; refused elsewhere",
+    "use_peft": "`adapter: lora`, or `qlora` with load_in_4bit, with the defaults of ModelConfig",
+}
+"""Keys that no table has, since each is read together with others, and what they are here."""
 _OF_ENTRY = {"dataset_config": "name", "dataset_train_split": "split"}
 _REWARDS = frozenset({"accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"})
 """Functions of trl.rewards that TRL's scripts know by their names."""
@@ -53,7 +51,7 @@ _REWARDS = frozenset({"accuracy_reward", "reasoning_accuracy_reward", "think_for
 
 def is_trl(values: Mapping[str, object]) -> bool:
     """Return whether a file is TRL's: it has a key that only TRL has, and none that only axolotl has."""
-    return bool(_MARKS & values.keys()) and not _AXOLOTL & values.keys()
+    return bool(MARKS & values.keys()) and not AXOLOTL & values.keys()
 
 
 def with_overrides(
@@ -69,7 +67,7 @@ def with_overrides(
     for override in overrides:
         name, equals, text = override.partition("=")
         name = name.strip()
-        is_read = name in _TOGETHER or (name == "dataset_name" and name in values)
+        is_read = name in TOGETHER or (name == "dataset_name" and name in values)
         is_flat = is_trls and (_is_online(name, chosen) or name == "max_length")
         if equals and (is_read or is_flat):
             out[name] = parse(f"value: {text}", f"--set {name}")["value"] if text else None
@@ -298,7 +296,7 @@ def _flat(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) 
 
 def _refuse_flat(out: dict[str, object], chosen: Runner | None, problems: Problems) -> None:
     """Refuse flat arguments of online methods in other files, where nothing would look for them."""
-    mixed = sorted(_MARKS & out.keys()), sorted(_AXOLOTL & out.keys())
+    mixed = sorted(MARKS & out.keys()), sorted(AXOLOTL & out.keys())
     both = (
         f"the file has keys of TRL's ({mixed[0][0]}) and of axolotl's ({mixed[1][0]}): "
         if all(mixed)
