@@ -6,7 +6,6 @@ is a note.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import cast
 
 from fmtkit.core import runner as runners
 from fmtkit.core.runner import Runner
@@ -89,4 +88,4 @@ def _is_unlimited(values: Mapping[str, object]) -> bool:
 def runner_of(method: object) -> Runner | None:
     """Return the runner of a method; None for one that is unknown, which is reported by its key."""
     name = runners.DEFAULT if method is None else method
-    return runners.find(cast("str", name)) if name in runners.names() else None
+    return runners.find(str(name)) if name in runners.names() else None
