@@ -394,3 +394,11 @@ def test_variables_and_workarounds_of_trls_files_are_refused_with_what_to_do():
     with pytest.raises(FmtkitError, match=r"ignore_bias_buffers: True cannot be honoured"):
         load(PAIRS + "ignore_bias_buffers: true\n")
     assert load(PAIRS + "ignore_bias_buffers: false\nenv: {}\n")
+
+
+def test_the_masks_of_trl_are_asked_for_and_the_plan_says_what_inspect_shows():
+    plan = plan_of(PAIRS + "assistant_only_loss: false\n", "sft")
+    assert "completion_only_loss" not in plan.arguments.trainer
+    assert any("trained on with all their tokens, as in TRL" in note for note in plan.notes)
+    assert not any("does as TRL" in note for note in plan.notes)
+    assert not any("all their tokens" in note for note in plan_of("base_model: a/b\n", "sft").notes)
