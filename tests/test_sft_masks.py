@@ -176,6 +176,12 @@ def test_all_inputs_are_trained_on_where_that_is_asked_for(any_model, tmp_path):
     assert len(trained_parts(text)) == 1
 
 
+def test_all_of_messages_is_trained_on_without_a_loss_of_the_assistant_alone(model, tmp_path):
+    """As TRL's script does by default; the plan says that `inspect` shows the replies."""
+    text = one(tmp_path, model, {"conversations": PLAIN}, CHAT, assistant_only_loss=False)
+    assert len(trained_parts(text)) == 1
+
+
 def stretches(*found: tuple[int, int, bool]) -> list[dict]:
     return [{"begin_offset": a, "end_offset": b, "train": learns} for a, b, learns in found]
 

@@ -1,5 +1,6 @@
 """TRL's own config files run unchanged: their keys are read as TRL's scripts read them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,12 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fmtkit.core import runner as runners
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
+from fmtkit.training.config.class_arguments import fields_of
 from fmtkit.training.planning import plan as planning
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from pages import from_trl
 
 DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
 """The configs of TRL's documents, each named METHOD-WHAT.yaml."""
+METHODS = ("sft", "dpo", "reward", "kto", "grpo", "rloo")
 MODEL = "model_name_or_path: Qwen/Qwen2.5-0.5B\n"
 PAIRS = MODEL + "dataset_name: trl-lib/ultrafeedback_binarized\n"
 NOTE = "the file is TRL's by its keys"
@@ -79,16 +86,21 @@ def test_flat_arguments_of_online_methods_are_read_in_a_file_of_trl_only():
     flat = "num_generations: 4\nuse_vllm: false\nreward_funcs: [accuracy_reward]\n"
     read = load("rl: grpo\n" + PAIRS + flat)
     assert (read.get("trl.num_generations"), read.get("trl.use_vllm")) == (4, False)
-    assert read.get("trl.reward_funcs") == ["accuracy_reward"]
+    assert read.get("trl.reward_funcs") == ["trl.rewards.accuracy_reward"]
     with pytest.raises(FmtkitError, match=r"did you mean 'trl.num_generations'"):
         load("rl: grpo\nbase_model: a/b\nnum_generations: 4\n")
 
 
 def test_a_reward_model_is_a_reward_of_grpo_and_the_model_of_other_methods():
     text = PAIRS + "reward_model_name_or_path: a/rm\nreward_funcs: accuracy_reward\n"
-    assert load(text, "rl=grpo").get("trl.reward_funcs") == ["a/rm", "accuracy_reward"]
+    rewards = ["a/rm", "trl.rewards.accuracy_reward"]
+    assert load(text, "rl=grpo").get("trl.reward_funcs") == rewards
     alone = PAIRS + "reward_model_name_or_path: a/rm\n"
-    assert load(alone, "rl=xpo").get("reward_model_path") == "a/rm"
+    assert load(alone, "rl=online_dpo").get("trl.reward_funcs") == ["a/rm"]
+    for runner in runners.shipped():
+        if "reward_model" in runner.needs:
+            read = load(alone, f"rl={runner.method}")
+            assert read.get("reward_model_path") == "a/rm", runner.method
 
 
 def test_a_template_file_is_the_template_and_a_tokenizer_is_refused_by_its_key():
@@ -166,7 +178,7 @@ def test_the_column_of_text_is_renamed_unless_it_has_that_name_already():
 @pytest.mark.parametrize("method", ["dpo", "grpo"])
 def test_a_key_that_trl_has_removed_is_named_as_it_was_written(method):
     with pytest.raises(FmtkitError, match=r"'max_prompt_length'; prompts are no longer truncated"):
-        load(PAIRS + "max_prompt_length: 512\n", f"rl={method}")
+        planning.plan(load(PAIRS + "max_prompt_length: 512\n", f"rl={method}"), partial=True)
 
 
 def test_the_end_of_turn_and_the_padding_are_tokens_of_the_tokenizer():
@@ -174,3 +186,219 @@ def test_the_end_of_turn_and_the_padding_are_tokens_of_the_tokenizer():
     assert read.get("special_tokens") == {"eos_token": "<|im_end|>", "pad_token": "<pad>"}
     with pytest.raises(FmtkitError, match=r"eos_token and special_tokens\.eos_token differ"):
         load(PAIRS + "eos_token: a\nspecial_tokens: {eos_token: b}\n")
+
+
+def plan_of(text: str, method: str):
+    return planning.plan(yaml.safe_load(f"rl: {method}\n{text}"), partial=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "bf16: true\n",
+        "use_peft: true\nload_in_4bit: true\n",
+        "hub_model_id: a/b\neval_steps: 5\n",
+    ],
+    ids=["minimal", "bf16", "qlora", "hub"],
+)
+def test_the_plan_is_what_trls_own_parser_makes_of_the_file(method, more, tmp_path):
+    import importlib
+
+    from trl import get_quantization_config
+
+    text = PAIRS + f"output_dir: {tmp_path / 'out'}\n" + more
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    script = importlib.import_module(f"trl.scripts.{method}")
+    # Without a GPU TRL refuses its own default, bf16, unless it is told to use the CPU.
+    command = ["--config", str(file), "--use_cpu"]
+    _, theirs, model, _ = script.make_parser().parse_args_and_config(command)
+    plan = plan_of(text, method)
+    differs = {
+        name: (argument.value, getattr(theirs, name))
+        for name, argument in plan.arguments.trainer.items()
+        if argument.value != getattr(theirs, name)
+    }
+    expected = {"report_to": ("none", [])}
+    if more != "bf16: true\n":
+        # By device: TRL's default is an error on a device without bfloat16.
+        expected["bf16"] = ("auto", True)
+    if method == "sft":
+        expected["completion_only_loss"] = (True, None)
+        assert any("assistant_only_loss: false does as TRL" in note for note in plan.notes)
+    assert differs == expected
+    assert plan.arguments.model["dtype"].value == model.dtype
+    quantization = get_quantization_config(model)
+    for name, argument in plan.arguments.quantization.items():
+        value = getattr(quantization, name)
+        assert argument.value == (str(value).removeprefix("torch.") if "dtype" in name else value)
+    unset = plan.arguments.trainer.keys()
+    assert "push_to_hub" in unset if "hub_model_id" in more else "push_to_hub" not in unset
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto"])
+def test_longer_rows_are_cut_as_in_trl_unless_the_file_says_otherwise(method):
+    read = load(PAIRS, f"rl={method}")
+    assert read.get("excess_length_strategy") == "truncate-end"
+    asked = load(PAIRS + "excess_length_strategy: drop\n", f"rl={method}")
+    assert asked.get("excess_length_strategy") == "drop"
+    assert load("base_model: a/b\n").get("excess_length_strategy") is None
+    assert load(PAIRS, "rl=reward").get("excess_length_strategy") is None
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "reward"])
+def test_a_length_that_is_null_is_no_limit(method):
+    plan = plan_of(PAIRS + "max_length: null\n", method)
+    assert plan.arguments.trainer["max_length"].value is None
+    assert plan.arguments.max_length is None
+    assert plan.config.get("excess_length_strategy") is None
+    assert not any("rows longer than" in note for note in plan.notes)
+
+
+def test_the_weights_are_float32_where_the_file_asks_for_bf16_alone():
+    assert plan_of(PAIRS + "bf16: true\n", "sft").arguments.model["dtype"].value == "float32"
+    named = plan_of(PAIRS + "bf16: true\ndtype: bfloat16\n", "sft")
+    assert named.arguments.model["dtype"].value == "bfloat16"
+    ours = plan_of("base_model: a/b\ndatasets: [{path: c/d}]\nbf16: true\n", "sft")
+    assert ours.arguments.model["dtype"].value == "bfloat16"
+
+
+def test_nothing_is_evaluated_before_eval_strategy_asks_for_it():
+    text = MODEL + "datasets: [{path: a/b}, {path: c/d}]\ntest_split_size: 0.1\n"
+    plan = plan_of(text, "dpo")
+    assert plan.arguments.trainer["eval_strategy"].value == "no"
+    assert any("nothing is evaluated, as in TRL" in note for note in plan.notes)
+    assert plan.config.get("shuffle_merged_datasets") is False
+    asked = plan_of(text + "eval_strategy: epoch\n", "dpo")
+    assert asked.arguments.trainer["eval_strategy"].value == "epoch"
+    assert not any("nothing is evaluated" in note for note in asked.notes)
+
+
+def test_vllm_is_where_trl_has_it_by_default():
+    read = load(PAIRS + "use_vllm: true\n", "rl=grpo")
+    assert read.get("trl.vllm_mode") == "colocate"
+    served = load(PAIRS + "use_vllm: true\nvllm_mode: server\n", "rl=grpo")
+    assert served.get("trl.vllm_mode") == "server"
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "kto", "reward"])
+def test_a_reward_model_is_refused_where_nothing_reads_it(method):
+    with pytest.raises(
+        FmtkitError, match=f"reward_model_name_or_path: {method} has no reward model"
+    ):
+        load(PAIRS + "reward_model_name_or_path: a/rm\n", f"rl={method}")
+
+
+def test_keys_of_trl_may_be_set_on_the_command_line():
+    read = load(PAIRS, "use_peft=true", "eos_token=<end>", "dataset_train_split=train[:9]")
+    assert (read.get("adapter"), read.get("lora_r")) == ("lora", 16)
+    assert read.get("special_tokens") == {"eos_token": "<end>"}
+    assert read.datasets[0]["split"] == "train[:9]"
+    named = load(PAIRS + "dataset_config: main\n", "dataset_name=other/rows")
+    assert named.datasets == ({"path": "other/rows", "name": "main"},)
+    online = load(PAIRS, "rl=grpo", "num_generations=4", "reward_funcs=[think_format_reward]")
+    assert online.get("trl.num_generations") == 4
+    assert online.get("trl.reward_funcs") == ["trl.rewards.think_format_reward"]
+    assert load(PAIRS, "max_length=null").get("trainer_args") == {"max_length": None}
+    assert (
+        load(PAIRS, "bf16=false", "gradient_checkpointing=false")
+        .settings["gradient_checkpointing"]
+        .value
+        is False
+    )
+
+
+@pytest.mark.parametrize("key", ["dataset_config", "dataset_train_split", "dataset_test_split"])
+@pytest.mark.parametrize("rest", ["", "datasets: [{path: a/b}]\n"])
+def test_keys_of_a_dataset_are_refused_by_name_without_one(key, rest):
+    with pytest.raises(
+        FmtkitError, match=rf"{key}: 'main' belongs to dataset_name.*of an entry of"
+    ):
+        load(MODEL + rest + f"{key}: main\n")
+
+
+def test_columns_and_shares_of_a_mixture_are_refused_with_what_to_write():
+    text = MODEL + "datasets: [{path: a/b, columns: [prompt]}, {path: c/d, fraction: 0.5}]\n"
+    with pytest.raises(FmtkitError) as caught:
+        load(text)
+    assert "datasets.0.columns: a list, which TRL keeps of all columns" in str(caught.value)
+    assert "datasets.1.fraction: TRL reads it as a share of the mixture" in str(caught.value)
+
+
+def test_a_template_may_be_that_of_a_folder(tmp_path):
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
+    read = load(PAIRS + f"chat_template_path: {tmp_path}\n")
+    assert read.get("chat_template") == str(tmp_path / "chat_template.jinja")
+
+
+@pytest.mark.parametrize("name", ["single_gpu", "multi_gpu", "fsdp2", "zero1", "zero2", "zero3"])
+def test_profiles_of_trl_are_those_of_fmtkit(name):
+    plan = plan_of(PAIRS + f"accelerate_config: {name}\n", "sft")
+    assert (
+        plan.launch.profile
+        == f"accelerate, {name.removesuffix('_gpu') if name[0] == 's' else name}"
+    )
+
+
+def test_the_first_version_of_fsdp_is_refused_with_the_second():
+    with pytest.raises(
+        FmtkitError, match="fsdp1: FSDP's first version is not supported; write fsdp2"
+    ):
+        load(PAIRS + "accelerate_config: fsdp1\n")
+
+
+def test_what_trls_scripts_never_read_is_a_note_or_refused():
+    plan = plan_of(PAIRS + "do_train: true\ndo_eval: true\n", "dpo")
+    assert any(note.startswith("do_eval changes nothing") for note in plan.notes)
+    with pytest.raises(
+        FmtkitError, match="do_train: False cannot be honoured: a run always trains"
+    ):
+        load(PAIRS + "do_train: false\n")
+
+
+def test_arguments_of_the_preparation_are_read_or_refused_by_name():
+    read = load(PAIRS + "dataset_kwargs: {skip_prepare_dataset: true}\n")
+    assert read.get("skip_prepare_dataset") is True
+    with pytest.raises(FmtkitError, match=r"dataset_kwargs: .*read skip_prepare_dataset alone"):
+        load(PAIRS + "dataset_kwargs: {add_special_tokens: false}\n")
+
+
+def test_a_flat_online_key_of_a_file_of_both_kinds_is_answered_with_both_readings():
+    text = "rl: grpo\n" + PAIRS + "micro_batch_size: 2\nnum_generations: 4\n"
+    with pytest.raises(FmtkitError, match="num_generations: the file has keys of TRL's") as caught:
+        load(text)
+    for part in ("model_name_or_path", "micro_batch_size", "'trl.num_generations'"):
+        assert part in str(caught.value)
+
+
+def test_every_key_of_trls_scripts_has_an_answer_on_the_page():
+    """The page is made of the installed TRL: a field of its classes without an answer fails here."""
+    text = from_trl.text()
+    for named in from_trl.CLASSES:
+        for field in fields_of(named).fields:
+            assert f"| `{field}` |" in text
+    note = next(note for note in load(PAIRS).notes if note.startswith(NOTE))
+    page = re.search(r"docs/\S+\.md", note)
+    assert page
+    assert (Path(__file__).parents[1] / page[0]).read_text(encoding="utf-8") == text
+
+
+def test_variables_and_workarounds_of_trls_files_are_refused_with_what_to_do():
+    with pytest.raises(
+        FmtkitError, match=r"env: .* cannot be honoured: set variables in the shell"
+    ):
+        load(PAIRS + "env: {A: b}\n")
+    with pytest.raises(FmtkitError, match=r"ignore_bias_buffers: True cannot be honoured"):
+        load(PAIRS + "ignore_bias_buffers: true\n")
+    assert load(PAIRS + "ignore_bias_buffers: false\nenv: {}\n")
+
+
+def test_the_masks_of_trl_are_asked_for_and_the_plan_says_what_inspect_shows():
+    plan = plan_of(PAIRS + "assistant_only_loss: false\n", "sft")
+    assert "completion_only_loss" not in plan.arguments.trainer
+    assert any("trained on with all their tokens, as in TRL" in note for note in plan.notes)
+    assert not any("does as TRL" in note for note in plan.notes)
+    assert not any("all their tokens" in note for note in plan_of("base_model: a/b\n", "sft").notes)

@@ -13,7 +13,7 @@ import yaml
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.options import refuse_empty
-from fmtkit.training.config import keys, trl_files
+from fmtkit.training.config import keys, trl_defaults, trl_files
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
@@ -129,9 +129,11 @@ def load(
     name, problems, notes = file.name, Problems(), list[str]()
     problems.found += file.problems
     lines = dict(file.lines)
-    values = trl_files.translated(file.values, lines, _asked(file.values, overrides), problems)
-    if trl_files.is_trl(file.values):
-        notes.append("the file is TRL's by its keys; docs/config.md lists what each is here")
+    method = _asked(file.values, overrides)
+    given, overrides = trl_files.with_overrides(file.values, overrides)
+    for changed_name in [one for one in given if given[one] is not file.values.get(one)]:
+        lines.pop(changed_name, None)
+    values = trl_files.translated(given, lines, method, problems)
     settings = dict(_settings(values, lines, problems, notes))
     for override in overrides:
         changed = _override(override, settings)
@@ -140,6 +142,8 @@ def load(
             # A problem with it now has no line in the file.
             for place in [one for one in lines if one == key or one.startswith(f"{key}.")]:
                 del lines[place]
+    if trl_files.is_trl(file.values):
+        settings = _as_trl(settings, method, notes)
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
     kept = {k: s for k, s in settings.items() if k not in {*_WHOLE_NAMES, *wrong}}
@@ -160,6 +164,17 @@ def _asked(values: Mapping[str, object], overrides: Sequence[str]) -> object:
     """Return the method that the command line names, or else the file."""
     named = [value for name, _, value in (o.partition("=") for o in overrides) if name == "rl"]
     return named[-1] if named else values.get("rl", values.get("method"))
+
+
+def _as_trl(
+    settings: Mapping[str, Setting], method: object, notes: list[str]
+) -> dict[str, Setting]:
+    """Return the settings with what TRL's scripts do where a file of theirs says nothing."""
+    values = {name: one.value for name, one in settings.items() if one.value is not None}
+    notes.append("the file is TRL's by its keys; docs/from-trl.md says what each is here")
+    notes += trl_defaults.remarks(values, method)
+    added = trl_defaults.of(values, method)
+    return {**settings, **{name: Setting(one, trl_defaults.ORIGIN) for name, one in added.items()}}
 
 
 def dumps(config: Config) -> str:
@@ -232,6 +247,9 @@ def _check_foreign(values: Mapping[str, object], source: str) -> None:
         raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
     for tool, keys_of_tool in _OTHER_TOOLS.items():
         foreign = sorted(keys_of_tool & set(values))
+        if "dataset_name" in values and foreign == ["do_train", "model_name_or_path"]:
+            # TRL's scripts take both.
+            continue
         # A single key, such as a model or a name, may be that of any tool.
         if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):
             raise OptionError(_foreign_message(source, tool, foreign[:3]))

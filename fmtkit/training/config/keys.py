@@ -217,7 +217,7 @@ def check(name: str) -> None:
         raise error
 
 
-_MEANT: dict[str, str] = {
+MEANT: dict[str, str] = {
     "adam_eps": "it is adam_epsilon",
     "eta_min": "the floor of a cosine is cosine_min_lr_ratio, a share of learning_rate",
     "full_finetune": "all weights are trained unless adapter is set",
@@ -235,8 +235,8 @@ _MEANT: dict[str, str] = {
 def _advice(name: str) -> str:
     """Return what to write instead of an unknown key: what it is elsewhere, or the name that was misspelt."""
     section, _, last = name.rpartition(".")
-    if last in _MEANT:
-        return _MEANT[last]
+    if last in MEANT:
+        return MEANT[last]
     every = {*table(), *aliases(), *_argument_keys()}
     works = {known for known in every if not _is_refused(known)}
     elsewhere = sorted(known for known in works if known.rpartition(".")[2] == last)

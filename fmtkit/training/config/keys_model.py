@@ -528,6 +528,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "load_in_4bit", "bool", "quantization", "load the base model in 4 bits (CUDA, bitsandbytes)"
     ),
+    Key(
+        "bnb_4bit_quant_storage",
+        "text",
+        "quantization",
+        "dtype in which the 4-bit weights are stored; for FSDP that of the other weights",
+    ),
     Key("bnb_4bit_quant_type", "enum:nf4|fp4", "quantization", "the 4-bit data type; default: nf4"),
     Key(
         "bnb_4bit_use_double_quant",

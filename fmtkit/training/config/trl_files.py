@@ -4,14 +4,18 @@ What is only another name is an alias of its key. Here are those that need a loo
 dataset and its splits, an adapter and its quantization, and the flat arguments of online methods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 from fmtkit.core.errors import OptionError
-from fmtkit.training.config.keys import SECTION, aliases, find_key
+from fmtkit.core.runner import Runner
+from fmtkit.training.config import trl_defaults
+from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
+from fmtkit.training.config.yaml_file import parse
 
-_MARKS = frozenset(
+MARKS = frozenset(
     {
         "chat_template_path",
         "dataset_config",
@@ -23,17 +27,53 @@ _MARKS = frozenset(
     }
 )
 """Keys that TRL's files have and axolotl's do not."""
-_AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
+AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
 _PROFILES = {"single_gpu": "single"}
 _LORA = {"lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05}
 """The defaults of TRL's ModelConfig, where a file with `use_peft` says nothing else."""
+TOGETHER: dict[str, str] = {
+    "chat_template_path": "`chat_template`: a .jinja file, or a folder with a chat_template.jinja",
+    "dataset_config": "`name` of the entry of datasets; only with dataset_name",
+    "dataset_kwargs": "`skip_prepare_dataset`, its only entry",
+    "dataset_test_split": "`split` of an entry of test_datasets, where eval_strategy asks for evaluation",
+    "dataset_text_field": "the column that is read as `text`",
+    "dataset_train_split": "`split` of the entry of datasets; only with dataset_name",
+    "eos_token": "`special_tokens.eos_token`",
+    "pad_token": "`special_tokens.pad_token`",
+    "reward_model_name_or_path": "the first of `trl.reward_funcs`, or `reward_model_path`; refused elsewhere",
+    "use_peft": "`adapter: lora`, or `qlora` with load_in_4bit, with the defaults of ModelConfig",
+}
+"""Keys that no table has, since each is read together with others, and what they are here."""
 _OF_ENTRY = {"dataset_config": "name", "dataset_train_split": "split"}
-_REWARDED = frozenset({"gdpo", "grpo", "rloo"})
+_REWARDS = frozenset({"accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"})
+"""Functions of trl.rewards that TRL's scripts know by their names."""
 
 
 def is_trl(values: Mapping[str, object]) -> bool:
     """Return whether a file is TRL's: it has a key that only TRL has, and none that only axolotl has."""
-    return bool(_MARKS & values.keys()) and not _AXOLOTL & values.keys()
+    return bool(MARKS & values.keys()) and not AXOLOTL & values.keys()
+
+
+def with_overrides(
+    values: Mapping[str, object], overrides: Sequence[str]
+) -> tuple[dict[str, object], list[str]]:
+    """Return the keys of a file with those of TRL that `--set` gives, and the other overrides.
+
+    Keys that are read together with their neighbours are read as if they were in the file.
+    """
+    out, rest, is_trls = dict(values), list[str](), is_trl(values)
+    method = next((o.partition("=")[2] for o in reversed(overrides) if o.startswith("rl=")), None)
+    chosen = trl_defaults.runner_of(method or values.get("rl", values.get("method")))
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        name = name.strip()
+        is_read = name in TOGETHER or (name == "dataset_name" and name in values)
+        is_flat = is_trls and (_is_online(name, chosen) or name == "max_length")
+        if equals and (is_read or is_flat):
+            out[name] = parse(f"value: {text}", f"--set {name}")["value"] if text else None
+        else:
+            rest.append(override)
+    return out, rest
 
 
 def translated(
@@ -45,16 +85,24 @@ def translated(
         _adapter(out, lines)
     with problems.collecting("value", "chat_template_path"):
         _template(out, lines)
-    profile = out.get("accelerate_config")
-    if isinstance(profile, str):
-        out["accelerate_config"] = _PROFILES.get(profile, profile)
+    with problems.collecting("value", "accelerate_config"):
+        _profile(out)
+    with problems.collecting("value", "dataset_kwargs"):
+        _prepared(out, lines)
     with problems.collecting("two_spellings", "special_tokens"):
         _tokens(out, lines)
     _datasets(out, lines)
-    if is_trl(values):
+    _refuse_alone(out, problems)
+    chosen = trl_defaults.runner_of(method)
+    if not is_trl(values):
+        _refuse_flat(out, chosen, problems)
+    else:
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
-            _reward_model(out, lines, method)
-        _flat(out, lines)
+            _reward_model(out, lines, chosen)
+        _entries(out, problems)
+        _flat(out, lines, chosen)
+        _rewards(out)
+        _length(out, lines, chosen)
     return out
 
 
@@ -87,14 +135,93 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
     if path is None:
         return
     del out["chat_template_path"]
+    inside = Path(str(path)).expanduser() / "chat_template.jinja"
+    if inside.is_file():
+        path = str(inside)
     if not str(path).endswith((".jinja", ".jinja2", ".j2")):
         raise OptionError(
-            f"chat_template_path: {path!r} is no .jinja file; save that tokenizer's template to a file and "
-            "name it as chat_template"
+            f"chat_template_path: {path!r} is no .jinja file and no folder with a chat_template.jinja; save "
+            "that tokenizer's template to a file and name it as chat_template"
         )
     if out.get("chat_template") not in {None, path}:
         raise OptionError("chat_template_path and chat_template differ; keep one")
     _put(out, lines, "chat_template", path, "chat_template_path")
+
+
+def _profile(out: dict[str, object]) -> None:
+    """Read the names of TRL's accelerate configs, most of which are those of fmtkit's profiles."""
+    name = out.get("accelerate_config")
+    if name == "fsdp1":
+        del out["accelerate_config"]
+        raise OptionError(
+            "accelerate_config: fsdp1: FSDP's first version is not supported; write fsdp2, or name an "
+            "accelerate file of your own"
+        )
+    if isinstance(name, str):
+        out["accelerate_config"] = _PROFILES.get(name, name)
+
+
+def _prepared(out: dict[str, object], lines: dict[str, int]) -> None:
+    """Read `dataset_kwargs`, of which TRL's trainers know one entry."""
+    given = out.pop("dataset_kwargs", None)
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or given.keys() - {"skip_prepare_dataset"}:
+        raise OptionError(
+            f"dataset_kwargs: {given!r}: TRL's trainers read skip_prepare_dataset alone; leave the rest out"
+        )
+    if out.get("skip_prepare_dataset") is None:
+        _put(
+            out,
+            lines,
+            "skip_prepare_dataset",
+            given.get("skip_prepare_dataset"),
+            "dataset_kwargs",
+        )
+
+
+def _refuse_alone(out: dict[str, object], problems: Problems) -> None:
+    """Refuse keys of a dataset without the `dataset_name` that they belong to."""
+    for name in (*_OF_ENTRY, "dataset_test_split"):
+        value = out.pop(name, None)
+        if value is None:
+            continue
+        place = {"dataset_test_split": "split of an entry of test_datasets"}.get(
+            name, f"{_OF_ENTRY.get(name)} of an entry of datasets"
+        )
+        with problems.collecting("unknown_key", name):
+            raise OptionError(
+                f"{name}: {value!r} belongs to dataset_name, which is not read here; write it as {place}"
+            )
+
+
+def _entries(out: dict[str, object], problems: Problems) -> None:
+    """Refuse what an entry of `datasets` says in TRL's files and means otherwise here."""
+    sources = out.get("datasets")
+    if not isinstance(sources, list):
+        return
+    for number, entry in enumerate(sources):
+        if not isinstance(entry, Mapping):
+            continue
+        place = f"datasets.{number}"
+        if isinstance(entry.get("columns"), list):
+            with problems.collecting("value", f"{place}.columns"):
+                raise OptionError(
+                    f"{place}.columns: a list, which TRL keeps of all columns, cannot be honoured: the type "
+                    "says what is read; name columns that are in its way in ignore"
+                )
+        if entry.get("fraction") is not None:
+            with problems.collecting("value", f"{place}.fraction"):
+                raise OptionError(
+                    f"{place}.fraction: TRL reads it as a share of the mixture, here it is one of the rows "
+                    "of the source; write split: train[:25%], or leave it out"
+                )
+    out["datasets"] = [
+        {k: v for k, v in entry.items() if not (k == "columns" and isinstance(v, list))}
+        if isinstance(entry, Mapping)
+        else entry
+        for entry in sources
+    ]
 
 
 def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
@@ -137,11 +264,16 @@ def _datasets(out: dict[str, object], lines: dict[str, int]) -> None:
     _put(out, lines, "datasets", [entry], "dataset_name")
 
 
-def _reward_model(out: dict[str, object], lines: dict[str, int], method: object) -> None:
+def _reward_model(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
     model = out.pop("reward_model_name_or_path", None)
-    if model is None:
+    if model is None or chosen is None:
         return
-    if method not in _REWARDED:
+    if "rewards" not in chosen.needs and "reward_model" not in chosen.needs:
+        raise OptionError(
+            f"reward_model_name_or_path: {chosen.method} has no reward model; leave it out, or name the "
+            "method, such as --method grpo"
+        )
+    if "rewards" not in chosen.needs:
         _put(out, lines, "reward_model_path", model, "reward_model_name_or_path")
         return
     listed = out.get("reward_funcs")
@@ -150,10 +282,10 @@ def _reward_model(out: dict[str, object], lines: dict[str, int], method: object)
     _put(out, lines, "reward_funcs", [model, *functions], "reward_model_name_or_path")
 
 
-def _flat(out: dict[str, object], lines: dict[str, int]) -> None:
+def _flat(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
     """Put arguments that fmtkit has only in the section of the online methods there."""
     inside: dict[str, object] = {}
-    for name in [one for one in out if _is_online(one)]:
+    for name in [one for one in out if _is_online(one, chosen)]:
         inside[name] = out.pop(name)
         if name in lines:
             lines[f"{SECTION}.{name}"] = lines[name]
@@ -162,8 +294,46 @@ def _flat(out: dict[str, object], lines: dict[str, int]) -> None:
         out[SECTION] = {**before, **inside}
 
 
-def _is_online(name: str) -> bool:
-    if name in aliases() or find_key(name) is not None:
+def _refuse_flat(out: dict[str, object], chosen: Runner | None, problems: Problems) -> None:
+    """Refuse flat arguments of online methods in other files, where nothing would look for them."""
+    mixed = sorted(MARKS & out.keys()), sorted(AXOLOTL & out.keys())
+    both = (
+        f"the file has keys of TRL's ({mixed[0][0]}) and of axolotl's ({mixed[1][0]}): "
+        if all(mixed)
+        else ""
+    )
+    for name in [one for one in out if _is_online(one, chosen)]:
+        with problems.collecting("unknown_key", name):
+            del out[name]
+            raise OptionError(
+                f"{name}: {both}did you mean {f'{SECTION}.{name}'!r}? A flat {name} is read in a file with "
+                "TRL's keys alone"
+            )
+
+
+def _rewards(out: dict[str, object]) -> None:
+    """Name TRL's own reward functions by their paths, as TRL's scripts find them by their bare names."""
+    inside = out.get(SECTION)
+    named = inside.get("reward_funcs") if isinstance(inside, Mapping) else None
+    if named is None:
+        return
+    listed = named if isinstance(named, list) else [named]
+    found = [f"trl.rewards.{one}" if one in _REWARDS else one for one in listed]
+    out[SECTION] = {**cast("Mapping[str, object]", inside), "reward_funcs": found}
+
+
+def _length(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
+    """Pass `max_length: null`, which is no limit in TRL, to the trainer: a null counts as unset here."""
+    if "max_length" not in out or out["max_length"] is not None or "trainer_args" in out:
+        return
+    if chosen is not None and "max_length" in arguments_of(chosen).fields:
+        _put(out, lines, "trainer_args", {"max_length": None}, "max_length")
+
+
+def _is_online(name: str, chosen: Runner | None) -> bool:
+    """Return whether an argument belongs to the section; methods of two kinds may have one of its name."""
+    is_online = chosen is not None and bool(chosen.sections & {"rl", "vllm"})
+    if name in aliases() or name in table() or (find_key(name) is not None and not is_online):
         return False
     dotted = f"{SECTION}.{name}"
     key = find_key(aliases().get(dotted, dotted))

@@ -358,7 +358,13 @@ def _kernels(config: Config, out: Arguments) -> None:
 
 
 def _mask(config: Config, chosen: Runner, out: Arguments) -> None:
-    if chosen.mask != "completion" or config.get("assistant_only_loss") is not None:
+    asked = config.get("assistant_only_loss")
+    if chosen.mask == "completion" and asked is False:
+        out.notes.append(
+            "assistant_only_loss: false: rows of messages are trained on with all their tokens, as in TRL; "
+            "`fmtkit inspect -c` shows the replies alone, unless train_on_inputs is true"
+        )
+    if chosen.mask != "completion" or asked is not None:
         return
     out.default(
         "completion_only_loss", not config.is_true("train_on_inputs"), "key train_on_inputs"

@@ -1,0 +1,128 @@
+# ruff: noqa: E501 -- the lines are Markdown
+"""docs/from-trl.md: how a config of TRL's own scripts is read, key by key, and what differs."""
+
+from collections.abc import Iterator, Mapping
+
+from fmtkit.training.config import keys, trl_defaults, trl_files
+from fmtkit.training.config.class_arguments import REMOVED, UNKNOWN, fields_of
+from fmtkit.training.config.key import Key
+from fmtkit.training.config.schema import made_from
+from pages.markdown import NOTICE, code, table
+
+METHODS = ("sft", "dpo", "kto", "reward", "grpo", "rloo")
+"""The scripts of TRL: `trl sft`, ..."""
+CLASSES = ("trl.scripts.grpo:GRPOScriptArguments", "trl:DatasetMixtureConfig", "trl:ModelConfig")
+"""The classes whose fields its scripts read beside the config class of the trainer."""
+
+_HEAD = """
+# Coming from TRL
+
+The config of `trl sft|dpo|kto|reward|grpo|rloo --config FILE` is read as it is:
+
+```sh
+fmtkit train config.yaml --method dpo --dry-run   # the plan: where each key goes, and what still differs
+fmtkit train config.yaml --method dpo
+fmtkit train configs/ --method dpo --dry-run      # a line for each config of a folder
+```
+
+A file is TRL's if it has one of {marks} and none of {axolotl}; the plan says so. In such a file the keys and defaults are
+those of TRL's scripts; in any other they are those of axolotl and fmtkit ([coming from axolotl](from-axolotl.md)).
+`--set KEY=VALUE` takes TRL's keys too. A key that changes what is trained and cannot be honoured is refused by its name.
+
+## Defaults
+
+Every argument of the trainer's config class that is unset has TRL's default. Where fmtkit sets another one, a file of TRL's
+keeps that of TRL's scripts; the plan shows each as `{origin}`:
+
+"""
+
+_DIFFERENCES = """
+## What differs all the same
+
+| TRL's scripts | fmtkit | why |
+|---|---|---|
+| `bf16` is on, an error on a device without it | on where the device has it | a plan is the same on each machine |
+| `trl sft` learns all tokens of `messages`, unless `assistant_only_loss: true` | the replies alone; `assistant_only_loss: false` does as TRL, and a note says so | a model that writes prompts is seldom meant |
+| rows pass as they are | rows are converted first; one that does not fit is quarantined with its reason | no row is lost silently |
+| `test_split_size` takes rows of `datasets` | whole prompts, of `dataset_name` too; `split_by: rows` splits rows | an evaluation on prompts that were trained on proves little |
+| `output_dir` gets the model and its checkpoints | it is the run folder: `checkpoints/` and `model/` are in it, beside the plan and the metrics | a run can be looked at and resumed |
+| `dataset_streaming` streams | the data is converted to files once | the same rows are trained on |
+| `get_soft_overlong_punishment` is a reward by its bare name | name a function of your own | TRL's makes a function of two fixed numbers |
+
+## Keys of TRL's scripts
+
+The arguments of the config classes are listed in [config.md](config.md). These are beside them:
+
+"""
+
+_PROBES: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("always", {}),
+    ("`eval_steps` or `test_split_size` without `eval_strategy`", {"eval_steps": 1}),
+    ("`hub_model_id`", {"hub_model_id": "a/b"}),
+    ("several `datasets`", {"datasets": [{}, {}]}),
+    ("`load_in_4bit: true`", {"load_in_4bit": True}),
+    ("`use_vllm: true`", {"trl.use_vllm": True}),
+)
+
+
+def text() -> str:
+    """Return the whole page."""
+    head = _HEAD.format(
+        marks=_names(trl_files.MARKS), axolotl=_names(trl_files.AXOLOTL), origin=trl_defaults.ORIGIN
+    )
+    former = sorted({**keys.MEANT, **REMOVED}.items())
+    return (
+        f"{NOTICE}{head}{table(('the file has', 'methods', 'key', 'value'), _defaults())}{_DIFFERENCES}"
+        f"{table(('key', 'default of TRL', 'here'), _keys())}\n"
+        "An entry of `datasets` has `path`, `name`, `data_dir`, `data_files` and `split` as in TRL; a list of "
+        "`columns` and a `fraction` are refused, since they mean something else here.\n\n"
+        "## Former names\n\nKeys of other tools and of former versions are answered with what to write:\n\n"
+        f"{table(('key', 'answer'), ((code(name), said) for name, said in former))}\n"
+        f"The defaults are those of {made_from()}.\n"
+    )
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(code(name) for name in sorted(names))
+
+
+def _defaults() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each default that a file of TRL's keeps, with the methods that have it."""
+    always = {method: trl_defaults.of({}, method) for method in METHODS}
+    for words, probe in _PROBES:
+        found: dict[tuple[str, str], list[str]] = {}
+        for method in METHODS:
+            for name, value in trl_defaults.of(probe, method).items():
+                if not probe or name not in always[method]:
+                    found.setdefault((name, _value(value)), []).append(method)
+        for (name, value), methods in found.items():
+            every = "all" if len(methods) == len(METHODS) else ", ".join(methods)
+            yield words, every, code(name), value
+
+
+def _keys() -> Iterator[tuple[str, str, str]]:
+    for named in CLASSES:
+        for field in fields_of(named).fields.values():
+            shown = "" if field.default in (None, UNKNOWN) else _value(field.default)
+            yield code(field.name), shown, _here(field.name)
+
+
+def _here(name: str) -> str:
+    if name in trl_files.TOGETHER:
+        return trl_files.TOGETHER[name]
+    own = keys.aliases().get(name, name)
+    key = keys.find_key(own) or keys.find_key(f"{keys.SECTION}.{name}")
+    if key is None:
+        raise ValueError(f"TRL's scripts read {name}, which has no answer here")
+    return _answer(key, name)
+
+
+def _answer(key: Key, name: str) -> str:
+    said = {"nothing": "a note: ", "refused": "refused: "}.get(key.to, "")
+    other = "" if key.name == name else f"{code(key.name)}: "
+    return f"{other}{said}{key.about}"
+
+
+def _value(value: object) -> str:
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return code(shown)
