@@ -2,6 +2,7 @@
 
 import pytest
 
+import fmtkit
 from fmtkit.converting import certainty, detection
 
 ASKED = "Name the cars in this text:\n"
@@ -309,3 +310,38 @@ def test_a_list_that_says_which_replies_are_right_ranks_them(said, right):
         for i in range(3)
     ]
     assert (best_of(rows).converter.name, best_of(rows).converter.table) == ("graded", "Ranking")
+
+
+def test_passages_follow_the_question():
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            "answer": f"Painter {n}",
+            "context": {
+                "title": [f"Painter {n}", "Other"],
+                "sentences": [[f"He painted {n}.", " It hangs here."], ["Nothing."]],
+            },
+        }
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    [row] = fmtkit.table(rows[1:2], "passages").to_pylist()
+    said = "Who painted number 1?\nPainter 1\nHe painted 1. It hangs here.\n\nOther\nNothing."
+    assert row["prompt"] == [{"role": "user", "content": said}]
+    assert row["completion"] == [{"role": "assistant", "content": "Painter 1"}]
+
+
+def test_a_verdict_beside_a_long_answer_leaves_open_which_is_meant():
+    rows = [
+        {
+            "question": f"Does cup {n} cool in an hour?",
+            "context": {"contexts": [f"Cup {n} was measured.", "The room was warm."]},
+            "long_answer": f"Cup {n} does, as the others do.",
+            "final_decision": ("yes", "no")[n % 2],
+        }
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    assert certainty.certainty(fits, rows) == "unsure"
