@@ -345,3 +345,18 @@ def test_a_verdict_beside_a_long_answer_leaves_open_which_is_meant():
     fits = detection.detect(rows)
     assert fits[0].converter.name == "passages"
     assert certainty.certainty(fits, rows) == "unsure"
+
+
+@pytest.mark.parametrize("name", ["contexts", "passages", "retrieved_documents"])
+def test_questions_about_a_list_of_passages_are_no_prompts_without_them(name):
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            name: [f"Painter {n} made it in a small town.", "The other one hangs in the hall."],
+            "ground_truth": f"Painter {n}",
+        }
+        for n in range(4)
+    ]
+    assert "Prompt" not in {found.converter.table for found in detection.detect(rows)}
+    without = [{key: value for key, value in row.items() if key != name} for row in rows]
+    assert "Prompt" in {found.converter.table for found in detection.detect(without)}
