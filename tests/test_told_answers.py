@@ -360,3 +360,19 @@ def test_questions_about_a_list_of_passages_are_no_prompts_without_them(name):
     assert "Prompt" not in {found.converter.table for found in detection.detect(rows)}
     without = [{key: value for key, value in row.items() if key != name} for row in rows]
     assert "Prompt" in {found.converter.table for found in detection.detect(without)}
+
+
+@pytest.mark.parametrize(("verdicts", "sure"), [({}, "likely"), ({"answerable": 1}, "unsure")])
+def test_paragraphs_are_read_and_what_cannot_be_answered_is_named(verdicts, sure):
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            "paragraphs": [{"title": f"Painter {n}", "paragraph_text": f"He painted {n}."}],
+            "answer": f"Painter {n}",
+        }
+        | {name: n > least for name, least in verdicts.items()}
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    assert certainty.certainty(fits, rows) == sure

@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import Text, Texts
+from fmtkit.columns import Text, Texts, records
 from fmtkit.columns.dialogs import dialog, with_context
 from fmtkit.columns.kinds import ListKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
@@ -14,6 +14,9 @@ from fmtkit.formats.registry import converter
 Titled: TypeAlias = Annotated[
     Column,
     RecordKind({"title": ListKind(TextKind()), "sentences": ListKind(ListKind(TextKind()))}),
+]
+Paragraphs: TypeAlias = Annotated[
+    Column, records({"title": TextKind(), "paragraph_text": TextKind()})
 ]
 BETWEEN = "\n\n"
 """What stands between two passages."""
@@ -41,6 +44,14 @@ def titled(question: Text, context: Titled, answer: Text) -> Completion:
 def studied(question: Text, contexts: Texts, long_answer: Text) -> Completion:
     """https://huggingface.co/datasets/qiaojin/PubMedQA; the reply is the long answer."""
     return _asked(question, contexts, long_answer)
+
+
+@converter(harmless=("question_decomposition",))
+def decomposed(question: Text, paragraphs: Paragraphs, answer: Text) -> Completion:
+    """https://github.com/StonyBrookNLP/musique; each paragraph has its title on a line above it."""
+    title, text = (pl.element().struct.field(name) for name in ("title", "paragraph_text"))
+    whole = paragraphs.value.list.eval(pl.concat_str([title, pl.lit("\n"), text]))
+    return _asked(question, paragraphs.with_value(whole), answer)
 
 
 def _asked(question: Column, passages: Column, answer: Column) -> Completion:
