@@ -867,7 +867,14 @@ def test_names_of_columns_are_known_in_other_languages(names):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_label"), [("accepted_by_user", True), ("not_accepted", False), ("is_long", False)]
+    ("name", "is_label"),
+    [
+        ("accepted_by_user", True),
+        ("is_safe", True),
+        ("not_accepted", False),
+        ("prompt_is_safe", False),
+        ("is_long", False),
+    ],
 )
 def test_yes_is_good_where_a_name_praises(name, is_label):
     rows = [
@@ -878,6 +885,21 @@ def test_yes_is_good_where_a_name_praises(name, is_label):
     assert found is not None
     assert (found.converter.table == "Unpaired") == is_label
     assert certainty.certainty([found], rows) == "unsure" or not is_label
+
+
+@pytest.mark.parametrize(
+    ("other", "is_label"), [({"violence": True, "theft": False}, True), ("violence", False)]
+)
+def test_an_object_of_flags_beside_a_label_is_none_itself(other, is_label):
+    rows = [
+        {"prompt": f"What is {n}?", "response": f"It is {n}.", "is_safe": n % 2 == 0}
+        | {"category": other if isinstance(other, dict) or n % 2 else "none"}
+        for n in range(6)
+    ]
+    found = best_of(rows)
+    assert found is not None
+    assert (found.converter.table == "Unpaired") == is_label
+    assert certainty.certainty([found], rows) == "unsure"
 
 
 def test_conversations_with_thumbs_are_labelled_and_those_without_any_are_no_fault():

@@ -273,3 +273,48 @@ def test_the_ids_of_replies_are_no_replies():
         for n, row in enumerate(made)
     ]
     assert detection.detect([{k: v for k, v in row.items() if k != "prompt"} for row in ids]) == []
+
+
+def test_annotations_rate_the_replies_at_their_places():
+    made = [
+        {
+            "instruction": ASKED[i],
+            "preference": "style",
+            "responses": [{"model": "a", "response": POOR[i]}, {"model": "b", "response": GOOD[i]}],
+            "annotations": [{"model": "a", "rating": "2"}, {"model": "b", "rating": "4"}],
+        }
+        for i in range(4)
+    ]
+    found, sure = best(made)
+    assert (found.converter.name, sure) == ("scored_replies", "unsure")
+    converted = fmtkit.table(made, "scored_replies", ignore=["preference"]).to_pylist()
+    assert [row["chosen"][0]["content"] for row in converted] == GOOD
+
+
+def test_annotations_of_other_models_rate_no_reply():
+    row = {
+        "instruction": ASKED[0],
+        "responses": [{"model": "a", "response": POOR[0]}, {"model": "b", "response": GOOD[0]}],
+        "annotations": [{"model": "b", "rating": "4"}, {"model": "a", "rating": "2"}],
+    }
+    rejects = []
+    with pytest.warns(fmtkit.RejectedRowsWarning):
+        made = fmtkit.table([row], "scored_replies", rejects=rejects)
+    assert (made.num_rows, [one.code for one in rejects]) == (0, ["value_error"])
+
+
+def test_a_pass_rate_in_each_inference_says_which_one_is_better():
+    made = [
+        {
+            "question": ASKED[i],
+            "inferences": [
+                {"completion": POOR[i], "pass_rate": 0.25},
+                {"completion": GOOD[i], "pass_rate": 1.0},
+            ],
+        }
+        for i in range(4)
+    ]
+    found, _ = best(made)
+    assert found.converter.name == "scored_replies"
+    converted = fmtkit.table(made, "scored_replies").to_pylist()
+    assert [row["chosen"][0]["content"] for row in converted] == GOOD

@@ -2,6 +2,7 @@
 
 import pytest
 
+import fmtkit
 from fmtkit.converting import certainty, detection
 
 ASKED = "Name the cars in this text:\n"
@@ -309,3 +310,69 @@ def test_a_list_that_says_which_replies_are_right_ranks_them(said, right):
         for i in range(3)
     ]
     assert (best_of(rows).converter.name, best_of(rows).converter.table) == ("graded", "Ranking")
+
+
+def test_passages_follow_the_question():
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            "answer": f"Painter {n}",
+            "context": {
+                "title": [f"Painter {n}", "Other"],
+                "sentences": [[f"He painted {n}.", " It hangs here."], ["Nothing."]],
+            },
+        }
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    [row] = fmtkit.table(rows[1:2], "passages").to_pylist()
+    said = "Who painted number 1?\nPainter 1\nHe painted 1. It hangs here.\n\nOther\nNothing."
+    assert row["prompt"] == [{"role": "user", "content": said}]
+    assert row["completion"] == [{"role": "assistant", "content": "Painter 1"}]
+
+
+def test_a_verdict_beside_a_long_answer_leaves_open_which_is_meant():
+    rows = [
+        {
+            "question": f"Does cup {n} cool in an hour?",
+            "context": {"contexts": [f"Cup {n} was measured.", "The room was warm."]},
+            "long_answer": f"Cup {n} does, as the others do.",
+            "final_decision": ("yes", "no")[n % 2],
+        }
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    assert certainty.certainty(fits, rows) == "unsure"
+
+
+@pytest.mark.parametrize("name", ["contexts", "passages", "retrieved_documents"])
+def test_questions_about_a_list_of_passages_are_no_prompts_without_them(name):
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            name: [f"Painter {n} made it in a small town.", "The other one hangs in the hall."],
+            "ground_truth": f"Painter {n}",
+        }
+        for n in range(4)
+    ]
+    assert "Prompt" not in {found.converter.table for found in detection.detect(rows)}
+    without = [{key: value for key, value in row.items() if key != name} for row in rows]
+    assert "Prompt" in {found.converter.table for found in detection.detect(without)}
+
+
+@pytest.mark.parametrize(("verdicts", "sure"), [({}, "likely"), ({"answerable": 1}, "unsure")])
+def test_paragraphs_are_read_and_what_cannot_be_answered_is_named(verdicts, sure):
+    rows = [
+        {
+            "question": f"Who painted number {n}?",
+            "paragraphs": [{"title": f"Painter {n}", "paragraph_text": f"He painted {n}."}],
+            "answer": f"Painter {n}",
+        }
+        | {name: n > least for name, least in verdicts.items()}
+        for n in range(4)
+    ]
+    fits = detection.detect(rows)
+    assert fits[0].converter.name == "passages"
+    assert certainty.certainty(fits, rows) == sure

@@ -12,16 +12,30 @@ from fmtkit.core.tables import Ranking
 from fmtkit.formats.registry import converter
 
 TEXTS = ("text", "answer", "response", "completion", "output", "content", "body", "reply")
-SCORES = ("score", "pm_score", "rating", "reward", "votes", "upvotes", "likes")
+SCORES = ("score", "pm_score", "rating", "reward", "votes", "upvotes", "likes", "pass_rate")
 _FIELDS = {**dict.fromkeys(TEXTS, TextKind()), **dict.fromkeys(SCORES, NumberKind())}
 Replies: TypeAlias = Annotated[Column, records(_FIELDS, (*TEXTS, *SCORES))]
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+Replied: TypeAlias = Annotated[Column, records({"model": TextKind(), "response": TextKind()})]
+Judged: TypeAlias = Annotated[Column, records({"model": TextKind(), "rating": TextKind()})]
+_MODEL = pl.element().struct.field("model")
 
 ASKED = ("question", "prompt", "instruction", "query", "post")
 
 
 @converter(
-    any_of=[ASKED, ("answers", "responses", "completions", "replies", "comments", "candidates")]
+    any_of=[
+        ASKED,
+        (
+            "answers",
+            "responses",
+            "completions",
+            "replies",
+            "comments",
+            "candidates",
+            "inferences",
+        ),
+    ]
 )
 def records_of(
     question: Text = ABSENT,
@@ -35,6 +49,7 @@ def records_of(
     replies: Replies = ABSENT,
     comments: Replies = ABSENT,
     candidates: Replies = ABSENT,
+    inferences: Replies = ABSENT,
     *,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
@@ -47,6 +62,7 @@ def records_of(
         replies=replies,
         comments=comments,
         candidates=candidates,
+        inferences=inferences,
     )
     (texts, two_texts), (scores, two_scores) = _of(held, TEXTS), _of(held, SCORES)
     silent = Problem("null_field", "answers[]", _any_null(texts), "a reply has no text")
@@ -98,6 +114,47 @@ def lists(
     )
     both = texts.with_value(texts.value, ragged).depending_on(rated)
     return ranking(dialog(user=asked), both, rated.value)
+
+
+@converter(any_of=[ASKED])
+def annotated(
+    responses: Replied,
+    annotations: Judged,
+    question: Text = ABSENT,
+    prompt: Text = ABSENT,
+    instruction: Text = ABSENT,
+    query: Text = ABSENT,
+    post: Text = ABSENT,
+    *,
+    pairs: str = "best-worst",  # noqa: ARG001
+) -> Ranking:
+    """https://huggingface.co/datasets/coseal/CodeUltraFeedback; ratings in the order of the replies."""
+    asked = one_filled(dict(zip(ASKED, (question, prompt, instruction, query, post), strict=True)))
+    scores = annotations.value.list.eval(
+        pl.element().struct.field("rating").cast(pl.Float64, strict=False)
+    )
+    by, of = (column.value.list.eval(_MODEL) for column in (responses, annotations))
+    is_ragged = responses.value.list.len() != annotations.value.list.len()
+    ragged = Problem(
+        "length_mismatch",
+        None,
+        is_ragged,
+        "the replies and their annotations differ in length",
+    )
+    crossed = Problem(
+        "value_error",
+        "annotations",
+        ~is_ragged & (by != of),
+        "the annotations are of other models than the replies at their places",
+    )
+    unrated = Problem(
+        "null_field", "annotations[].rating", _any_null(scores), "a rating is null or no number"
+    )
+    texts = responses.value.list.eval(pl.element().struct.field("response"))
+    both = responses.with_value(texts, ragged, crossed).depending_on(
+        annotations.with_value(scores, unrated)
+    )
+    return ranking(dialog(user=asked), both, scores)
 
 
 @converter(any_of=[ASKED])

@@ -10,11 +10,17 @@ from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
 from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
 from fmtkit.converting.lost_turns import decoded, texts_within, words_of
-from fmtkit.converting.near_misses import CONTENT_KEYS, are_asked, is_message, values_by_path
+from fmtkit.converting.near_misses import (
+    CONTENT_KEYS,
+    are_asked,
+    is_given,
+    is_message,
+    values_by_path,
+)
 from fmtkit.converting.numbered_replies import are_judged
 from fmtkit.converting.unread_columns import choices, is_address, is_spoken, parents
 from fmtkit.core.message_keys import SPEAKER_KEYS
-from fmtkit.core.tables import Completion, Ranking
+from fmtkit.core.tables import Completion, Prompt, Ranking
 
 _PYTHON_MESSAGES = re.compile(
     rf"\s*\[\s*\{{\s*'(?:{'|'.join((*SPEAKER_KEYS, *CONTENT_KEYS))})'\s*:"
@@ -51,6 +57,7 @@ def without_contradicted(
         and not _ranks_nothing(one, whole)
         and not _overlooks_judge(one, sample)
         and not _reads_found_texts(one, sample)
+        and not _overlooks_passages(one, sample)
     ]
 
 
@@ -196,6 +203,23 @@ def _reads_found_texts(found: Fit, sample: Sequence[Row]) -> bool:
     read = {path.lower() for path in found.mapping.values()}
     is_searched = any(name.lower() in SEARCHED for row in sample[:1] for name in row)
     return is_searched and bool(read & FOUND)
+
+
+def _overlooks_passages(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit takes a text under another name for a prompt, beside a list of passages.
+
+    They are carried along, and no prompt has them: the model would be asked without what it is asked about.
+    """
+    if found.converter.makes is not Prompt or not found.mapping:
+        return False
+    read, held = _tops(found), values_by_path(sample)
+    asked = held.get(_path(found, "prompt"), [])
+    return all(isinstance(text, str) for text in asked) and any(
+        path not in read
+        and all(isinstance(value, list) for value in values)
+        and is_given(path, [text for value in values for text in texts_within(value)])
+        for path, values in held.items()
+    )
 
 
 def _overlooks_judge(found: Fit, sample: Sequence[Row]) -> bool:

@@ -11,6 +11,7 @@ from fmtkit.converting.bound_column import Row
 from fmtkit.converting.fits import PLAIN, TRUSTED, Fit, fit
 from fmtkit.converting.known_words import BAD, GOOD, NEGATIONS, PRAISE, TRUTH
 from fmtkit.converting.lost_turns import words_of
+from fmtkit.converting.near_misses import asks
 from fmtkit.converting.type_options import LABEL_OPTION
 from fmtkit.converting.unread_columns import LABEL, SCALE, SCORE, OpenColumn
 from fmtkit.core.tables import Completion, Conversation, Unpaired
@@ -23,11 +24,12 @@ def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
 
     That is where no other open column is grave in the best fit, which makes completions or conversations.
     That something is so or not says that it is good only where the column's name does: `accepted_by_user`.
+    An object of several flags is no label; it stays open, so that the guess is not sure.
     """
     best = next(iter(fits), None)
     if best is None or best.converter.makes not in (Completion, Conversation):
         return [*fits]
-    grave = [one for one in best.open if one.is_grave]
+    grave = [one for one in best.open if one.is_grave and not _are_flags(one.name, sample)]
     if len(grave) != 1 or any("." in one.name or "[" in one.name for one in grave):
         return [*fits]
     [column] = grave
@@ -39,10 +41,24 @@ def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     return [labeled[0], *fits] if labeled else [*fits]
 
 
+def _are_flags(name: str, sample: Sequence[Row]) -> bool:
+    """Return whether a column has an object of several flags in each row: `{"violence": false, ...}`."""
+    held = [row.get(name) for row in sample]
+    return bool(held) and all(
+        isinstance(value, Mapping)
+        and len(value) > 1
+        and all(isinstance(flag, bool) for flag in value.values())
+        for value in held
+    )
+
+
 def _praises(name: str) -> bool:
-    """Return whether a name says that yes is good: `accepted_by_user`, and not `not_accepted`."""
+    """Return whether a name says that yes is good: `accepted_by_user`, and not `not_accepted`.
+
+    Of a prompt it says nothing about the reply: `prompt_is_safe`.
+    """
     said = {*words_of(name)}
-    return bool(said & PRAISE) and not said & NEGATIONS
+    return bool(said & PRAISE) and not said & (NEGATIONS | {"prompt"}) and not asks(name)
 
 
 def as_labels(found: Fit, column: OpenColumn, sample: Sequence[Row]) -> tuple[Fit, str] | None:

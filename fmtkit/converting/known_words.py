@@ -61,7 +61,8 @@ TRUTH = _words(
 )
 """Those of them that say only whether something is so, and not that it is good."""
 PRAISE = _words(
-    "accept accepted approve approved like liked upvote upvoted helpful useful satisfied thumb thumbs good"
+    "accept accepted approve approved like liked upvote upvoted helpful useful satisfied thumb thumbs good "
+    "safe harmless"
 )
 """Words in the name of a column of which `yes` says that a reply was good."""
 
