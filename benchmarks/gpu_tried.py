@@ -69,6 +69,14 @@ def _methods(size: Size) -> dict[str, tuple[str, Keys]]:
         "online_dpo": ("prompts", {"trl": {**short, "reward_funcs": [REWARD]}}),
         "gkd": ("chats", {"teacher_model": "teacher", "trl": short}),
         "distillation": ("prompts", {"teacher_model": "teacher", "trl": own}),
+        **{
+            n: ("prompts", {"trl": {**sampled, "reward_funcs": [REWARD]}}) for n in ("gmpo", "sdpo")
+        },
+        **{
+            n: ("chats", {"teacher_model": "teacher", "trainer_args": own})
+            for n in ("gold", "iw_opd")
+        },
+        "sdft": ("prompts", {"trainer_args": {**own, "num_generations": 1}}),
         "ppo": ("prompts", {**judged, "trainer_args": of_ppo}),
         "xpo": ("prompts", {**judged, **short}),
         "nash_md": ("prompts", {**judged, **short}),

@@ -67,7 +67,7 @@ def test_two_spellings_of_a_key_are_refused():
     [
         ({"lora_rr": 3}, "no key named 'lora_rr'; did you mean 'lora_r'?"),
         ({"trl": {"betta": 1}}, "no key named 'trl.betta'; did you mean 'trl.beta'?"),
-        ({"num_generations": 3}, "did you mean 'trl.num_generations'?"),
+        ({"scale_rewards": 3}, "did you mean 'trl.scale_rewards'?"),
         ({"ebft": {"strid": 3}}, "did you mean 'ebft.stride'?"),
         ({"datasets": [{"pth": "x"}]}, "no key of datasets named 'pth'; did you mean 'path'?"),
     ],

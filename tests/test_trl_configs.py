@@ -82,13 +82,18 @@ def test_evaluation_is_on_the_test_split_where_it_is_asked_for():
     assert shared.get("val_set_size") == 0.1
 
 
-def test_flat_arguments_of_online_methods_are_read_in_a_file_of_trl_only():
+def test_flat_arguments_of_online_methods_are_read_in_a_file_of_trl():
     flat = "num_generations: 4\nuse_vllm: false\nreward_funcs: [accuracy_reward]\n"
     read = load("rl: grpo\n" + PAIRS + flat)
     assert (read.get("trl.num_generations"), read.get("trl.use_vllm")) == (4, False)
     assert read.get("trl.reward_funcs") == ["trl.rewards.accuracy_reward"]
-    with pytest.raises(FmtkitError, match=r"did you mean 'trl.num_generations'"):
-        load("rl: grpo\nbase_model: a/b\nnum_generations: 4\n")
+    # In other files those alone that other methods have too; two values for one thing are refused.
+    other = "rl: grpo\nbase_model: a/b\n"
+    assert load(other + "num_generations: 4\n").get("trl.num_generations") == 4
+    with pytest.raises(FmtkitError, match=r"did you mean 'trl.scale_rewards'"):
+        load(other + "scale_rewards: none\n")
+    with pytest.raises(FmtkitError, match=r"num_generations and trl.num_generations differ"):
+        load(other + "num_generations: 4\ntrl: {num_generations: 2}\n")
 
 
 def test_a_reward_model_is_a_reward_of_grpo_and_the_model_of_other_methods():

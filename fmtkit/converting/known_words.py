@@ -110,6 +110,7 @@ NAMES = {
         "model": "modelo modell modèle modello модель 模型 モデル 모델",
         "final": """definitiva definitivo endgültige finale финальный итоговый окончательный 最终 最終
             최종""",
+        "reference": "referencia referência referenz référence riferimento справочный 参考 參考 참고",
         "correct": """correcta correcto correta correto richtige richtig правильный верный 正确 正解
             정답""",
     }.items()

@@ -10,7 +10,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.user_modules import describe
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.config import user_objects
-from fmtkit.training.planning.extensions import (
+from fmtkit.training.config.named_objects import (
     CALLBACKS,
     METRICS,
     OF_TRAINER,

@@ -161,9 +161,10 @@ def load(
 
 
 def _asked(values: Mapping[str, object], overrides: Sequence[str]) -> object:
-    """Return the method that the command line names, or else the file."""
+    """Return the method that the command line names, or else the file; None where neither does."""
     named = [value for name, _, value in (o.partition("=") for o in overrides) if name == "rl"]
-    return named[-1] if named else values.get("rl", values.get("method"))
+    by_key = [one.method for one in runner.shipped() if one.key and values.get(one.key) is True]
+    return named[-1] if named else values.get("rl", values.get("method", next(iter(by_key), None)))
 
 
 def _as_trl(

@@ -94,13 +94,17 @@ def translated(
     _datasets(out, lines)
     _refuse_alone(out, problems)
     chosen = trl_defaults.runner_of(method)
-    if not is_trl(values):
-        _refuse_flat(out, chosen, problems)
-    else:
+    is_trls = is_trl(values)
+    if is_trls:
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
             _reward_model(out, lines, chosen)
         _entries(out, problems)
-        _flat(out, lines, chosen)
+    else:
+        _refuse_mixed(out, chosen, problems)
+    with problems.collecting("two_spellings", SECTION):
+        # In other files those alone that are arguments of other methods too.
+        _flat(out, lines, chosen, every=is_trls)
+    if is_trls:
         _rewards(out)
         _length(out, lines, chosen)
     return out
@@ -282,32 +286,36 @@ def _reward_model(out: dict[str, object], lines: dict[str, int], chosen: Runner 
     _put(out, lines, "reward_funcs", [model, *functions], "reward_model_name_or_path")
 
 
-def _flat(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
-    """Put arguments that fmtkit has only in the section of the online methods there."""
+def _flat(
+    out: dict[str, object], lines: dict[str, int], chosen: Runner | None, *, every: bool
+) -> None:
+    """Put arguments that belong to the section of the online methods there: every one, or the known."""
     inside: dict[str, object] = {}
+    before = cast("Mapping[str, object]", out.get(SECTION) or {})
     for name in [one for one in out if _is_online(one, chosen)]:
-        inside[name] = out.pop(name)
+        if not every and find_key(name) is None:
+            continue
+        value = out.pop(name)
+        if name in before and before[name] != value:
+            raise OptionError(f"{name} and {SECTION}.{name} differ; keep one")
+        inside[name] = value
         if name in lines:
             lines[f"{SECTION}.{name}"] = lines[name]
     if inside:
-        before = cast("Mapping[str, object]", out.get(SECTION) or {})
         out[SECTION] = {**before, **inside}
 
 
-def _refuse_flat(out: dict[str, object], chosen: Runner | None, problems: Problems) -> None:
-    """Refuse flat arguments of online methods in other files, where nothing would look for them."""
-    mixed = sorted(MARKS & out.keys()), sorted(AXOLOTL & out.keys())
-    both = (
-        f"the file has keys of TRL's ({mixed[0][0]}) and of axolotl's ({mixed[1][0]}): "
-        if all(mixed)
-        else ""
-    )
+def _refuse_mixed(out: dict[str, object], chosen: Runner | None, problems: Problems) -> None:
+    """Refuse flat arguments of online methods in a file that is TRL's in part, with both readings."""
+    ours, theirs = sorted(MARKS & out.keys()), sorted(AXOLOTL & out.keys())
+    if not ours or not theirs:
+        return
     for name in [one for one in out if _is_online(one, chosen)]:
         with problems.collecting("unknown_key", name):
             del out[name]
             raise OptionError(
-                f"{name}: {both}did you mean {f'{SECTION}.{name}'!r}? A flat {name} is read in a file with "
-                "TRL's keys alone"
+                f"{name}: the file has keys of TRL's ({ours[0]}) and of axolotl's ({theirs[0]}): did you "
+                f"mean {f'{SECTION}.{name}'!r}? A flat {name} is read in a file with TRL's keys alone"
             )
 
 
