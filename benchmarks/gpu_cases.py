@@ -139,7 +139,8 @@ def _labels(row: Mapping[str, str]) -> list[Result]:
 
 
 def _prompts(row: Mapping[str, str]) -> list[Result]:
-    return [{"prompt": _asked(row)}]
+    # What the teacher of sdft is shown; no other method reads it.
+    return [{"prompt": _asked(row), "privileged_context": row["chosen"]}]
 
 
 def _answers(row: Mapping[str, str]) -> list[Result]:
