@@ -311,7 +311,7 @@ def test_a_run_trains_with_the_class_that_the_runner_names(folder: Path, method:
     sets += ["trl.replay_buffer_size=2"] if method == "gmpo_featured" else []
     flags = [flag for one in sets for flag in ("--set", one)]
     done = fmtkit(folder, "train", "gmpo.yaml", *flags)
-    run = folder / "runs" / "wide_gmpo"
+    run = folder / "runs" / "gmpo"
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert (report["method"], report["steps"]) == (method, 2)
     trainer = {"wide_gmpo": "GMPOTrainer", "gmpo_featured": "FeaturedGMPOTrainer"}[method]
