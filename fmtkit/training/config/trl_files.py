@@ -147,7 +147,7 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
             f"chat_template_path: {path!r} is no .jinja file and no folder with a chat_template.jinja; save "
             "that tokenizer's template to a file and name it as chat_template"
         )
-    if out.get("chat_template") not in {None, path}:
+    if out.get("chat_template") not in (None, path):
         raise OptionError("chat_template_path and chat_template differ; keep one")
     _put(out, lines, "chat_template", path, "chat_template_path")
 
@@ -237,7 +237,7 @@ def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
         before = out.get("special_tokens") or {}
         if not isinstance(before, Mapping):
             return
-        if before.get(name) not in {None, token}:
+        if before.get(name) not in (None, token):
             raise OptionError(f"{name} and special_tokens.{name} differ; keep one")
         _put(out, lines, "special_tokens", {**before, name: token}, name)
 
@@ -248,9 +248,9 @@ def _datasets(out: dict[str, object], lines: dict[str, int]) -> None:
     text = out.get("dataset_text_field")
     if text == "text" or (name is not None and not out.get("datasets")):
         out.pop("dataset_text_field", None)
-    is_renamed = text not in {None, "text"}
+    is_renamed = text not in (None, "text")
     written = {key for key in (*_OF_ENTRY, "dataset_test_split") if key in out}
-    evaluates = out.get("eval_strategy") not in {None, "no", False}
+    evaluates = out.get("eval_strategy") not in (None, "no", False)
     if name is None or out.get("datasets") or not (written or evaluates or is_renamed):
         return
     entry: dict[str, object] = {"path": name}
@@ -326,7 +326,9 @@ def _rewards(out: dict[str, object]) -> None:
     if named is None:
         return
     listed = named if isinstance(named, list) else [named]
-    found = [f"trl.rewards.{one}" if one in _REWARDS else one for one in listed]
+    found = [
+        f"trl.rewards.{one}" if isinstance(one, str) and one in _REWARDS else one for one in listed
+    ]
     out[SECTION] = {**cast("Mapping[str, object]", inside), "reward_funcs": found}
 
 
