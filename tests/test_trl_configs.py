@@ -96,6 +96,16 @@ def test_flat_arguments_of_online_methods_are_read_in_a_file_of_trl():
         load(other + "num_generations: 4\ntrl: {num_generations: 2}\n")
 
 
+def test_a_file_is_read_back_as_a_run_saves_it(tmp_path):
+    from fmtkit.training.config import config
+
+    saved = tmp_path / "config.yaml"
+    saved.write_text(config.dumps(load(PAIRS)), encoding="utf-8")
+    again = config.load(saved)
+    assert again.datasets == load(PAIRS).datasets
+    assert config.dumps(again) == saved.read_text(encoding="utf-8")
+
+
 def test_a_reward_model_is_a_reward_of_grpo_and_the_model_of_other_methods():
     text = PAIRS + "reward_model_name_or_path: a/rm\nreward_funcs: accuracy_reward\n"
     rewards = ["a/rm", "trl.rewards.accuracy_reward"]

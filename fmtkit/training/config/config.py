@@ -99,6 +99,8 @@ class Config:
             where = cast("dict[str, object]", out.setdefault(section, {})) if section else out
             where[last] = setting.value
         if self.datasets:
+            # It is the path of the only entry.
+            out.pop("dataset_name", None)
             out["datasets"] = [dict(entry) for entry in self.datasets]
         if self.test_datasets:
             out["test_datasets"] = [dict(entry) for entry in self.test_datasets]
