@@ -2,7 +2,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, read_struct, split_file
+from fmtkit.writing.parquet_footer import MAGIC, JoinedFooter, split_file
+from fmtkit.writing.thrift import read_struct
 
 
 def parquet(table, **options):

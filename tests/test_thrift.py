@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_tables import FEW, tables
 
-from fmtkit.writing import parquet_footer as thrift
-from fmtkit.writing.parquet_footer import Field, Items, read_struct, write_struct
+from fmtkit.writing import thrift
+from fmtkit.writing.thrift import Field, Items, read_struct, write_struct
 
 SCALARS = {
     thrift.BYTE: st.integers(-(2**7), 2**7 - 1),
@@ -85,3 +85,43 @@ def test_bytes_that_end_too_soon_are_an_error(fields, data):
 def test_a_map_is_refused():
     with pytest.raises(ValueError, match="Thrift type 11"):
         read_struct(bytes([0x1B, 0, 0]))
+
+
+@FEW
+@given(STRUCTS)
+def test_a_struct_is_copied_as_it_is(fields):
+    written, out = write_struct(fields), bytearray(b"before")
+    assert thrift.copy_struct(written + b"after", 0, {}, out) == len(written)
+    assert out == b"before" + written
+
+
+@FEW
+@given(STRUCTS, st.dictionaries(st.integers(1, 30), st.integers(-(2**62), 2**62), min_size=1))
+def test_a_copy_has_other_integers_where_they_are_changed(fields, numbers):
+    fields |= {key: Field(thrift.I64, value) for key, value in numbers.items()}
+    fields[31] = Field(thrift.LIST, Items(thrift.STRUCT, [dict(fields), dict(fields)]))
+    twice = dict.fromkeys(numbers, lambda value: 2 * value)
+    out = bytearray()
+    thrift.copy_struct(write_struct(fields), 0, {**twice, 31: twice}, out)
+    doubled = {key: Field(thrift.I64, 2 * value) for key, value in numbers.items()}
+    inner = dict(fields[31].value.values[0]) | doubled
+    expected = fields | doubled | {31: Field(thrift.LIST, Items(thrift.STRUCT, [inner, inner]))}
+    assert read_struct(bytes(out)) == expected
+
+
+@FEW
+@given(STRUCTS, st.data())
+def test_a_copy_of_bytes_that_end_too_soon_is_an_error(fields, data):
+    written = write_struct(fields)
+    end = data.draw(st.integers(0, len(written) - 1))
+    with pytest.raises(ValueError, match="end inside a Thrift struct"):
+        thrift.copy_struct(written[:end], 0, {}, bytearray())
+
+
+def test_a_field_is_left_out_where_it_is_the_last():
+    out = bytearray()
+    fields = {1: Field(thrift.I32, 5), 7: Field(thrift.I16, 9)}
+    thrift.copy_struct(write_struct(fields), 0, {7: lambda _: None}, out)
+    assert read_struct(bytes(out)) == {1: fields[1]}
+    with pytest.raises(ValueError, match="before others"):
+        thrift.copy_struct(write_struct(fields), 0, {1: lambda _: None}, bytearray())

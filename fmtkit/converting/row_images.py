@@ -1,16 +1,18 @@
 """The images of rows: whether a type's rows may have some, in which columns, and what is wrong with them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fmtkit.columns import image_values
 from fmtkit.columns.image_values import REJECTED, RowImages, UnreadableImageError, images_of
 from fmtkit.columns.strict_kinds import contents, has_image_part
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
-from fmtkit.core.buffers import whole
+from fmtkit.core.buffers import ends, offsets_of, validity, whole
 from fmtkit.core.image_columns import IMAGE_TYPE, IMAGES
 from fmtkit.core.message_keys import IMAGE, texts_of
 from fmtkit.formats.registry import Converter
@@ -111,6 +113,10 @@ def of_row(names: Sequence[str], columns: Sequence[BoundColumn], row: Row) -> Ro
     return RowImages(listed, tuple(filter(None, found)), are_shown, is_marked)
 
 
+_NOTHING = Media()
+"""What a row has in the place of an image that it has not."""
+
+
 @dataclass(frozen=True)
 class BatchImages:
     """The images of a batch of a typed source, by the columns that are nothing but stored images."""
@@ -121,10 +127,8 @@ class BatchImages:
         """Return the images of those rows that have some, by their places."""
         found: dict[int, RowImages] = {}
         for array in self.columns.values():
-            lists = array.to_pylist()
-            for row, held in enumerate(lists):
-                listed = held if isinstance(held, list) else [held]
-                media = tuple(Media(i["bytes"], i["path"]) for i in listed if _is_there(i))
+            for row, listed in enumerate(_stored(array)):
+                media = tuple(image for image in listed if image != _NOTHING)
                 if media:
                     found[row] = RowImages(media)
         return found
@@ -145,8 +149,23 @@ def of_batch(names: Sequence[str] | None, batch: pa.Table) -> BatchImages | None
     return BatchImages({name: whole(batch.column(name))})
 
 
-def _is_there(image: Mapping[str, Any] | None) -> bool:
-    return image is not None and (image["bytes"] is not None or image["path"] is not None)
+def _stored(array: pa.Array) -> Iterator[Sequence[Media]]:
+    """Yield the images of each row of a column of stored ones, or of lists of them, in its memory."""
+    is_listed = pa.types.is_list(array.type)
+    data, paths = (array.flatten() if is_listed else array).flatten()
+    held = memoryview(data.buffers()[2] or b"").cast("B")
+    images = [
+        Media(held[start:end] if is_there else None, path)
+        for (start, end), is_there, path in zip(
+            pairwise(offsets_of(data).tolist()),
+            validity(data).tolist(),
+            paths.to_pylist(),
+            strict=True,
+        )
+    ]
+    sizes = np.diff(offsets_of(array)) * validity(array) if is_listed else np.ones(len(array))
+    for start, end in pairwise(ends(sizes.astype(np.int64)).tolist()):
+        yield images[start:end]
 
 
 def _is_marked(content: Any) -> bool:

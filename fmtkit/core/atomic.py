@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import FmtkitError, WriteError
+from fmtkit.core.hash_threads import ThreadedHash
 
 if TYPE_CHECKING:
     # Reward workers write nothing, and start without pyarrow.
@@ -69,7 +70,7 @@ class PartialFile:
         self.path = path
         self.partial = partial_name(path)
         self.size = resume_at
-        self._hash = hashlib.sha256() if hashed else None
+        self._hash = ThreadedHash() if hashed else None
         with writing(path):
             if not resume_at:
                 self.partial.unlink(missing_ok=True)
@@ -77,7 +78,7 @@ class PartialFile:
             self._file = self.partial.open("r+b" if resume_at else "xb", buffering=0)
             self._file.truncate(resume_at)
             if hashed and resume_at:
-                self._hash = hashlib.file_digest(self._file, "sha256")
+                self._hash = ThreadedHash(hashlib.file_digest(self._file, "sha256"))
             self._file.seek(resume_at)
 
     def write(self, data: "bytes | pa.Buffer") -> None:
@@ -111,14 +112,14 @@ class PartialFile:
         self.sync()
         with writing(self.path):
             self.partial.replace(self.path)
-        self._file.close()
+        self._close()
 
     def leave(self) -> None:
         """Force what was written to the disk and keep it under its hidden name."""
         if self._file.closed:
             return
         self.sync()
-        self._file.close()
+        self._close()
 
     def written(self, rows: int) -> Written:
         """Return the description of the finished file."""
@@ -132,7 +133,12 @@ class PartialFile:
         with writing(self.path):
             if self._is_ours():
                 self.partial.unlink()
+        self._close()
+
+    def _close(self) -> None:
         self._file.close()
+        if self._hash is not None:
+            self._hash.close()
 
     def _is_ours(self) -> bool:
         """Return whether the partial name still refers to this file: a later run may have taken it."""

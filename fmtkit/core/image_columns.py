@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from fmtkit.core import buffers
 from fmtkit.core.message_keys import IMAGE, in_parts
 
-StoredImage = tuple[bytes | None, str | None]
+StoredImage = tuple[bytes | memoryview | None, str | None]
 """The bytes of an image, or the path of its file; a path beside bytes is a name only."""
 IMAGES = "images"
 IMAGE_TYPE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -98,7 +98,7 @@ def images_array(rows: Sequence[Sequence[StoredImage]]) -> pa.Array:
     stored = pa.Array.from_buffers(
         pa.binary(),
         len(flat),
-        [valid, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(data))],
+        [valid, pa.py_buffer(ends.astype(np.int32)), _buffer_of(data)],
     )
     images = pa.StructArray.from_arrays(
         [stored, buffers.texts(path for _, path in flat).cast(pa.string())],
@@ -107,6 +107,25 @@ def images_array(rows: Sequence[Sequence[StoredImage]]) -> pa.Array:
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     offsets = pa.py_buffer(buffers.ends(sizes).astype(np.int32))
     return pa.Array.from_buffers(IMAGES_FIELD.type, len(rows), [None, offsets], children=[images])
+
+
+def _buffer_of(data: Sequence[bytes | memoryview]) -> pa.Buffer:
+    """Return bytes one after the other: where they are so already in a buffer of Arrow's, that part of it."""
+    held = [view for view in data if len(view)]
+    own = held[0].obj if held and isinstance(held[0], memoryview) else None
+    if isinstance(own, pa.Buffer):
+        end = start = _address(held[0])
+        for view in held:
+            if not (isinstance(view, memoryview) and view.obj is own and _address(view) == end):
+                break
+            end += len(view)
+        else:
+            return own.slice(start - own.address, end - start)
+    return pa.py_buffer(b"".join(data))
+
+
+def _address(view: bytes | memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
 
 
 def image_texts(images: pa.Array) -> pa.Array:
@@ -127,8 +146,9 @@ def data_uri(data: bytes) -> str:
     return f"data:image/{subtype(data)};base64,{base64.b64encode(data).decode()}"
 
 
-def subtype(data: bytes) -> str:
+def subtype(data: bytes | memoryview) -> str:
     """Return the subtype of the media type of an image, which is the usual ending of its file too."""
+    data = bytes(data[:4])
     if data.startswith(b"RIFF"):
         return "webp"
     starts = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"BM": "bmp"}

@@ -36,7 +36,7 @@ _BLANKS = re.compile(r"\s+")
 class HeldImage:
     """An image whose bytes are in the row."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True)

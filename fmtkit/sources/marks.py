@@ -43,9 +43,13 @@ class NotText:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image or a sound of a columnar source: a struct of its bytes and its path."""
+    """An image or a sound of a columnar source: a struct of its bytes and its path.
 
-    data: bytes | None = None
+    Its bytes may be a view of those that Arrow holds: images are large,
+    and are copied once, into what is written.
+    """
+
+    data: bytes | memoryview | None = None
     path: str | None = None
 
     def __repr__(self) -> str:

@@ -5,182 +5,18 @@ rows to a whole file in memory; the row groups of all are then concatenated and 
 footers become one, in which every offset is moved to where its bytes are now.
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
-A footer is a struct in Thrift's compact protocol. A footer that is read and written again is equal byte
-for byte, including fields that this module does not know. Maps and sets are refused: Parquet has none.
-https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+The joined footer is written while other workers hold the interpreter's lock, so of each footer no more is
+looked at than the numbers that change: the schema and the rest are compared as bytes.
 """
 
-import struct
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.ipc
 
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
-"""The wire types. A boolean field has no bytes of its own: its type is its value."""
-
-_LONG_LIST = 15
-
-
-@dataclass(slots=True)
-class Field:
-    """One value and its wire type."""
-
-    type: int
-    value: "Value"
-
-
-@dataclass(slots=True)
-class Items:
-    """A list, and the wire type of its items."""
-
-    type: int
-    values: list["Value"]
-
-
-Struct: TypeAlias = dict[int, Field]
-"""Field id -> field, in the order of the wire."""
-
-Value: TypeAlias = bool | int | float | bytes | Items | Struct
-
-
-def read_struct(data: bytes) -> Struct:
-    """Return the struct that `data` begins with; raise ValueError if it is not a struct."""
-    try:
-        return _Reader(data).struct()
-    except (IndexError, struct.error) as error:
-        raise ValueError("the bytes end inside a Thrift struct") from error
-
-
-def write_struct(fields: Struct) -> bytes:
-    """Return the bytes of `fields`, the inverse of `read_struct`."""
-    out = bytearray()
-    _write_struct(out, fields)
-    return bytes(out)
-
-
-class _Reader:
-    """A position in the bytes, and methods that read the value there."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def byte(self) -> int:
-        self.position += 1
-        return self.data[self.position - 1]
-
-    def take(self, count: int) -> bytes:
-        start, self.position = self.position, self.position + count
-        if self.position > len(self.data):
-            raise IndexError
-        return self.data[start : self.position]
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def zigzag(self) -> int:
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def struct(self) -> Struct:
-        fields: Struct = {}
-        identifier = 0
-        while header := self.byte():
-            delta, wire_type = header >> 4, header & 0x0F
-            identifier = identifier + delta if delta else self.zigzag()
-            is_boolean = wire_type in {TRUE, FALSE}
-            value = wire_type == TRUE if is_boolean else self.value(wire_type)
-            fields[identifier] = Field(wire_type, value)
-        return fields
-
-    def items(self) -> Items:
-        header = self.byte()
-        count, wire_type = header >> 4, header & 0x0F
-        if count == _LONG_LIST:
-            count = self.varint()
-        return Items(wire_type, [self.value(wire_type) for _ in range(count)])
-
-    def value(self, wire_type: int) -> Value:
-        if wire_type not in self._READ:
-            raise ValueError(f"Thrift type {wire_type} does not occur in Parquet footers")
-        return self._READ[wire_type](self)
-
-    _READ: ClassVar[dict[int, Callable[["_Reader"], Value]]] = {
-        TRUE: lambda reader: reader.byte() == TRUE,  # in a list a boolean is one byte
-        BYTE: lambda reader: int.from_bytes(reader.take(1), signed=True),
-        I16: zigzag,
-        I32: zigzag,
-        I64: zigzag,
-        DOUBLE: lambda reader: float(struct.unpack("<d", reader.take(8))[0]),
-        BINARY: lambda reader: reader.take(reader.varint()),
-        LIST: items,
-        STRUCT: struct,
-    }
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _write_zigzag(out: bytearray, value: int) -> None:
-    _write_varint(out, value << 1 if value >= 0 else ~value << 1 | 1)
-
-
-def _write_struct(out: bytearray, fields: Struct) -> None:
-    previous = 0
-    for identifier, field in fields.items():
-        delta = identifier - previous
-        previous = identifier
-        if 0 < delta < 16:
-            out.append(delta << 4 | field.type)
-        else:
-            out.append(field.type)
-            _write_zigzag(out, identifier)
-        if field.type not in {TRUE, FALSE}:
-            _write_value(out, field.type, field.value)
-    out.append(0)
-
-
-def _write_items(out: bytearray, items: Items) -> None:
-    count = len(items.values)
-    out.append(min(count, _LONG_LIST) << 4 | items.type)
-    if count >= _LONG_LIST:
-        _write_varint(out, count)
-    for value in items.values:
-        _write_value(out, items.type, value)
-
-
-def _write_value(out: bytearray, wire_type: int, value: Value) -> None:
-    match value:
-        case bool():
-            out.append(TRUE if value else FALSE)
-        case int() if wire_type == BYTE:
-            out += value.to_bytes(1, signed=True)
-        case int():
-            _write_zigzag(out, value)
-        case float():
-            out += struct.pack("<d", value)
-        case bytes():
-            _write_varint(out, len(value))
-            out += value
-        case Items():
-            _write_items(out, value)
-        case dict():
-            _write_struct(out, value)
-
+from fmtkit.writing import thrift
+from fmtkit.writing.thrift import BINARY, I64, LIST, STRUCT, Field, Items, Struct, Value
 
 MAGIC = b"PAR1"
 
@@ -194,6 +30,7 @@ _BLOOM_OFFSET = 14
 
 _ARROW_SCHEMA = "ARROW:schema"
 _LAST_ORDINAL = 2**15 - 1
+_OTHER_SCHEMA = "the schema of the rows differs from that of the rows before them"
 
 
 def split_file(file: memoryview) -> tuple[memoryview, bytes]:
@@ -212,58 +49,98 @@ class JoinedFooter:
     """
 
     def __init__(self) -> None:
-        self._first: Struct | None = None
-        self._groups: list[Struct] = []
+        self._schema = b""
+        """The first footer up to the number of its rows, which is followed by its row groups."""
+        self._rest = b""
+        """What follows the row groups of the first footer."""
+        self._groups: list[bytes] = []
         self._rows = 0
 
     def add(self, footer: bytes, position: int) -> None:
         """Take in the row groups of `footer`, whose bytes now begin at `position` of the file."""
-        fields = read_struct(footer)
-        if self._first is None:
-            self._first = fields
-        elif any(self._first[key] != fields[key] for key in (_SCHEMA, _KEY_VALUES)):
-            raise ValueError("the schema of the rows differs from that of the rows before them")
-        for group in _structs(fields[_ROW_GROUPS]):
-            rows = _integer(group[_GROUP_ROWS])
-            if rows:  # an empty table is one empty row group; its schema is all that counts
-                self._rows += rows
-                self._groups.append(_moved(group, position - len(MAGIC), len(self._groups)))
+        begin = self._checked_schema(footer)
+        _, wire_type, at = thrift.field_at(footer, begin, _SCHEMA)
+        at = thrift.skip(footer, at, wire_type)
+        identifier, _, at = thrift.field_at(footer, at, _ROWS)
+        if identifier != _ROW_GROUPS:
+            raise ValueError("a Parquet footer has no row groups where they belong")
+        count, at = thrift.list_at(footer, at)
+        for _ in range(count):
+            at = self._add_group(footer, at, position - len(MAGIC))
+        self._check_rest(footer[at:])
+
+    def _checked_schema(self, footer: bytes) -> int:
+        """Return where the number of rows follows the schema, which is to be that of the first footer."""
+        if self._schema and footer.startswith(self._schema):
+            return len(self._schema)
+        at = end = identifier = 0
+        while identifier < _SCHEMA:
+            identifier, wire_type, value = thrift.field_at(footer, at, identifier)
+            at = end = thrift.skip(footer, value, wire_type)
+        if self._schema:
+            raise ValueError(_OTHER_SCHEMA)
+        self._schema = footer[:end]
+        return end
+
+    def _add_group(self, footer: bytes, at: int, distance: int) -> int:
+        """Take in the row group at `at`, and return where it ends."""
+        found: list[int] = []
+
+        def moved(offset: int) -> int:
+            return offset + distance if offset else 0  # 0 means that there is none
+
+        def noted(rows: int) -> int:
+            found.append(rows)
+            return rows
+
+        meta: thrift.Change = dict.fromkeys((*_PAGE_OFFSETS, _BLOOM_OFFSET), moved)
+        chunk = {**dict.fromkeys((_CHUNK_OFFSET, *_INDEX_OFFSETS), moved), _CHUNK_META: meta}
+        changes: dict[int, thrift.Change] = {
+            _COLUMNS: chunk,
+            _GROUP_ROWS: noted,
+            _GROUP_OFFSET: moved,
+            _ORDINAL: lambda _: None,
+        }
+        group = bytearray()
+        end = thrift.copy_struct(footer, at, changes, group)
+        if found[0]:  # an empty table is one empty row group; its schema is all that counts
+            self._rows += found[0]
+            # The ordinal has 16 bits and is optional; without it readers count the groups.
+            if len(self._groups) <= _LAST_ORDINAL:
+                group[-1:] = thrift.write_last_integer(_ORDINAL, len(self._groups))
+            self._groups.append(bytes(group))
+        return end
+
+    def _check_rest(self, rest: bytes) -> None:
+        """Raise ValueError if the metadata of a footer are not those of the first one."""
+        if not self._rest:
+            self._rest = rest
+        elif rest != self._rest and _key_values(rest) != _key_values(self._rest):
+            raise ValueError(_OTHER_SCHEMA)
 
     def tail(self, metadata: Mapping[str, str]) -> bytes:
         """Return the end of the file: the footer with `metadata` added, its length, the magic."""
-        if self._first is None:
+        if not self._schema:
             raise ValueError("a Parquet file needs a schema: add an empty table at least")
-        fields = dict(self._first)
-        fields[_ROWS] = Field(I64, self._rows)
-        fields[_ROW_GROUPS] = Field(LIST, Items(STRUCT, list(self._groups)))
-        fields[_KEY_VALUES] = _with_metadata(fields[_KEY_VALUES], metadata)
-        footer = write_struct(fields)
+        rest = thrift.read_struct(self._rest, after=_ROW_GROUPS)
+        rest[_KEY_VALUES] = _with_metadata(rest[_KEY_VALUES], metadata)
+        footer = b"".join(
+            (
+                self._schema,
+                bytes([1 << 4 | I64]),
+                thrift.write_integer(self._rows),
+                bytes([1 << 4 | LIST]),
+                thrift.write_list_header(len(self._groups), STRUCT),
+                *self._groups,
+                thrift.write_struct(rest, after=_ROW_GROUPS),
+            )
+        )
         return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-def _moved(group: Struct, distance: int, ordinal: int) -> Struct:
-    """Move every offset of a row group, in place."""
-    _move(group, _GROUP_OFFSET, distance)
-    # The ordinal has 16 bits and is optional; without it readers count the groups.
-    if ordinal <= _LAST_ORDINAL:
-        group[_ORDINAL] = Field(I16, ordinal)
-    else:
-        group.pop(_ORDINAL, None)
-    for chunk in _structs(group[_COLUMNS]):
-        _move(chunk, _CHUNK_OFFSET, distance)
-        for key in _INDEX_OFFSETS:
-            _move(chunk, key, distance)
-        meta = chunk[_CHUNK_META].value
-        assert isinstance(meta, dict)
-        for key in (*_PAGE_OFFSETS, _BLOOM_OFFSET):
-            _move(meta, key, distance)
-    return group
-
-
-def _move(fields: Struct, key: int, distance: int) -> None:
-    """Add `distance` to an offset; 0 means that there is none."""
-    if key in fields and (offset := _integer(fields[key])):
-        fields[key] = Field(I64, offset + distance)
+def _key_values(rest: bytes) -> Field:
+    """Return the metadata in what follows the row groups of a footer."""
+    return thrift.read_struct(rest, after=_ROW_GROUPS)[_KEY_VALUES]
 
 
 def _with_metadata(field: Field, metadata: Mapping[str, str]) -> Field:
@@ -289,11 +166,6 @@ def _structs(field: Field) -> Iterator[Struct]:
     for value in field.value.values:
         assert isinstance(value, dict)
         yield value
-
-
-def _integer(field: Field) -> int:
-    assert isinstance(field.value, int)
-    return field.value
 
 
 def _text(field: Field) -> str:
