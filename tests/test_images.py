@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,43 @@ def test_a_batch_of_stored_images_reads_as_its_rows_do(tmp_path):
         found.append((rows.to_pylist(), [(r.row, r.code) for r in rejects]))
     assert found[0] == found[1]
     assert found[0][1] == [(4, "image_count")]
+
+
+def test_stored_images_keep_their_bytes_whichever_rows_are_converted(tmp_path):
+    """Images are not copied where rows follow each other in memory; rows without a place for them are left out."""
+    draw = random.Random(7)
+    images, bad = [], []
+    for number in range(200):
+        some = [
+            {"bytes": png(8, 8, seed=draw.randrange(99)), "path": f"{number}.png"}
+            for _ in range(draw.randrange(3))
+        ]
+        images.append(draw.choice([None, [], [None], some, some, some, [*some, None]]))
+        bad.append(number % 7 == 3)
+    messages = [
+        [
+            {"role": "assistant" if wrong else "user", "content": "?"},
+            {"role": "assistant", "content": "!"},
+        ]
+        for wrong in bad
+    ]
+    rows = pa.table({"messages": messages, "images": pa.array(images, IMAGES_FIELD.type)})
+    found = {}
+    for name, source in {
+        "whole": rows,
+        "cut": pa.concat_tables([rows[:9], rows[9:150], rows[150:]]),
+    }.items():
+        path = tmp_path / f"{name}.parquet"
+        with pq.ParquetWriter(path, rows.schema) as writer:
+            for batch in source[3:197].to_batches():
+                writer.write_batch(batch)
+        out = tmp_path / f"{name}.out.parquet"
+        fmtkit.convert(path, "openai", out, max_errors=None, workers=2)
+        found[name] = pq.read_table(out).column("images").to_pylist()
+    there = [[one for one in row or () if one] for row in images[3:197]]
+    kept = [row for row, wrong in zip(there, bad[3:197], strict=True) if not (wrong and row)]
+    assert found["whole"] == found["cut"] == kept
+    assert {row is None for row in images} == {True, False}
 
 
 TARGETS = {

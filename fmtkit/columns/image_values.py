@@ -140,7 +140,7 @@ def is_stored(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(map(is_stored, value))
     if isinstance(value, Media):
-        data = value.data or b""
+        data = bytes((value.data or b"")[:12])
         is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
         return is_webp or data.startswith(_SIGNATURES) or (not data and is_like_images(value.path))
     return isinstance(value, str) and value.startswith("data:image/")

@@ -128,13 +128,13 @@ class ImageLoader:
         self._verify(data)
         return (data, source.path.name) if self.mode == EMBED else (None, str(source.path))
 
-    def _verify(self, data: bytes) -> None:
+    def _verify(self, data: bytes | memoryview) -> None:
         if self.verifies:
             from fmtkit.images.verifying import verify
 
-            verify(data)
+            verify(bytes(data))
 
-    def _held(self, data: bytes, name: str | None) -> StoredImage:
+    def _held(self, data: bytes | memoryview, name: str | None) -> StoredImage:
         """Return an image whose bytes are there: these, or the file that they are written to."""
         if self.out is None:
             return data, name

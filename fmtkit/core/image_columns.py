@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,7 @@ def images_array(rows: Sequence[Sequence[StoredImage]]) -> pa.Array:
 def _buffer_of(data: Sequence[bytes | memoryview]) -> pa.Buffer:
     """Return bytes one after the other: where they are so already in a buffer of Arrow's, that part of it."""
     held = [view for view in data if len(view)]
-    own = held[0].obj if held and isinstance(held[0], memoryview) else None
+    own: Any = held[0].obj if held and isinstance(held[0], memoryview) else None
     if isinstance(own, pa.Buffer):
         end = start = _address(held[0])
         for view in held:
@@ -120,7 +121,8 @@ def _buffer_of(data: Sequence[bytes | memoryview]) -> pa.Buffer:
                 break
             end += len(view)
         else:
-            return own.slice(start - own.address, end - start)
+            part: pa.Buffer = own.slice(start - own.address, end - start)
+            return part
     return pa.py_buffer(b"".join(data))
 
 

@@ -90,7 +90,7 @@ def shown(reference: str) -> str:
     return public(reference)
 
 
-def contents(source: HeldImage | StoredImage) -> bytes:
+def contents(source: HeldImage | StoredImage) -> bytes | memoryview:
     """Return the bytes of an image that is not at a URL.
 
     Raises:

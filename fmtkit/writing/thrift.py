@@ -52,7 +52,7 @@ def read_struct(data: bytes, after: int = 0) -> Struct:
 
 
 def write_struct(fields: Struct, after: int = 0) -> bytes:
-    """Return the bytes of `fields`, the inverse of `read_struct`; they may follow a field with the id `after`."""
+    """Return the bytes of `fields`, the inverse of `read_struct`, after a field with the id `after`."""
     out = bytearray()
     _write_struct(out, fields, after)
     return bytes(out)
