@@ -26,6 +26,7 @@ from PIL import Image
 from rich.console import Console
 from test_engines import Pickling
 
+import fmtkit
 from fmtkit.converting import conversions, ray_engine
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import OptionError
@@ -532,3 +533,30 @@ def test_boxes_out_of_their_image_are_a_finding(tmp_path: Path) -> None:
     found = findings_of(survey)["boxes_outside"]
     assert [place.row for place in found.places] == [1, 3, 4]
     assert found.details["such as"] == "it reaches out of 100 x 50"
+
+
+@pytest.mark.parametrize(
+    ("family", "token"), [("gemma3", "<image_soft_token>"), ("qwen2_5_vl", "<|image_pad|>")]
+)
+def test_a_token_of_an_image_in_a_text_is_a_control_token(
+    folder: Folder, tmp_path: Path, family: str, token: str
+) -> None:
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"{said}?"},
+                {"role": "assistant", "content": "x"},
+            ]
+        }
+        for said in ("plain", token)
+    ]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = fmtkit.convert(
+        source,
+        "openai",
+        tmp_path / "out.parquet",
+        tokenizer=folder(family),
+        chat_template="tokenizer_default",
+    )
+    assert report.as_dict()["warnings"]["control_tokens"] == 1

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from fmtkit.columns.image_values import PLACEHOLDER
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.sources.structure import places_of
@@ -28,8 +29,12 @@ def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def written_by(template: ChatTemplate) -> tuple[str, ...]:
-    """Return the control tokens of a template: those that its source writes, and its special tokens."""
-    return tokens_in(template.source, tuple(template.special_tokens.values()))
+    """Return the control tokens of a template: those that its source writes, and its special tokens.
+
+    Not the one by which rows say where an image is: in a row without one it is a fault of its own.
+    """
+    special = [token for token in template.special_tokens.values() if token != PLACEHOLDER]
+    return tokens_in(template.source, special)
 
 
 def count_rows(table: pa.Table, tokens: Sequence[str]) -> int:

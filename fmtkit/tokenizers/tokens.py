@@ -193,9 +193,13 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _special_tokens(config: dict[str, Any], older: dict[str, Any]) -> dict[str, str]:
+    """Return the special tokens by name: the usual ones, and a model's own, such as `image_token`."""
     found: dict[str, str] = {}
-    for name in SPECIAL_NAMES:
-        value = config.get(name, older.get(name))
+    extra = config.get("extra_special_tokens")
+    own = extra if isinstance(extra, dict) else {}
+    others = (name for name in (*config, *own) if name.endswith("_token"))
+    for name in dict.fromkeys((*SPECIAL_NAMES, *others)):
+        value = config.get(name, older.get(name, own.get(name)))
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
             found[name] = text
