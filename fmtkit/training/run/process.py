@@ -33,7 +33,7 @@ from fmtkit.training.building.loss_checks import LossWatchdog
 from fmtkit.training.data import data_report
 from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job
-from fmtkit.training.run import curves, failures, run_page
+from fmtkit.training.run import failures, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
 from fmtkit.training.run.run_lock import shared
 from fmtkit.training.trained import card, merging
@@ -339,14 +339,15 @@ def _report(work: Job, trainer: Any, log: RunLog, result: Any, seconds: float) -
             n: version(n) for n in ("fmtkit", "trl", "transformers", "torch", "peft", "accelerate")
         },
     }
-    own = find(work.method).metrics
-    curves.draw(run, own)
-    run_page.write(run, report, own)
+    verdict = run_page.verdict(run, work.method, trainer.state.max_steps)
+    report["verdict"] = verdict.as_dict()
+    run_page.write(run, report)
     for folder in ("model", merging.MERGED):
         if (run / folder).is_dir():
             card.write(run / folder, work, report, merged=folder == merging.MERGED)
     # Last, since it shows that everything else is written.
     atomic.write_json(run / "report.json", report)
+    own = find(work.method).metrics
     _say(trainer, f"{work.method}: {counted(trainer.state.global_step, 'step')}{_moved(log, own)}")
 
 

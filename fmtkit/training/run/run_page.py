@@ -1,124 +1,209 @@
-"""The page of a run: what was trained, its warnings, its curves, first and last metrics, its data.
+"""The page of a run, or of two beside each other: verdict, warnings, curves, settings, data and answers.
 
-One file that loads nothing and runs nothing; whatever comes from the run is escaped.
+It is one file that loads nothing (`fmtkit.reports.page`), and is made of what the run folder holds: a run
+that was stopped or is still going has one too, once it has logged.
 """
 
-import html
-from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
+from fmtkit.core import atomic
+from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.core.escaping import counted
+from fmtkit.core.records import read_json
+from fmtkit.core.runner import Runner, find
+from fmtkit.reports import page
 from fmtkit.training.rl.online import samples_page
 from fmtkit.training.run import curves
+from fmtkit.training.run.verdict import Curve, Method, Verdict, verdict_of
 
 PAGE = "report.html"
-
-STYLE = """
-:root{color-scheme:light dark;--line:#8884;--quiet:#57606a;--warn:#8a4b00;--ground:#fff4e0}
-@media (prefers-color-scheme:dark){:root{--quiet:#9aa7b4;--warn:#ffcf87;--ground:#33260c}}
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1.5em}
-h1{margin:0;overflow-wrap:anywhere}h2{font-size:1.1em;margin:1.6em 0 .4em}
-.quiet{color:var(--quiet)}.note{background:var(--ground);color:var(--warn);padding:.4em .8em;
-border-radius:6px}img{max-width:100%;background:#fff;border-radius:6px}
-.scroll{overflow-x:auto}table{border-collapse:collapse}th,td{text-align:left;padding:.15em 1.2em .15em 0;
-border-bottom:1px solid var(--line);vertical-align:top;font-weight:normal}th{color:var(--quiet)}
-td.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.85em;overflow-wrap:anywhere}
-.answers td,.answers th{border:1px solid var(--line);padding:.3em;font-size:13px;white-space:pre-wrap}
-"""
+REPORT = "report.json"
+MOST_POINTS = 1000
+"""Points of a curve on the page."""
+_KEY = "key "
+"""How the origin of an argument begins that a config sets."""
 
 
-def write(run: Path, report: Mapping[str, object], own: Sequence[str] = ()) -> Path:
-    """Write the page into the run folder; `own` are the method's own metrics, as curves.draw takes them."""
-    name = html.escape(run.name)
-    parts = [
-        f"<h1>{name}</h1><p class=quiet>{_what(report)}</p>",
-        *(
-            f"<p class=note>{html.escape(str(finding))}</p>"
-            for finding in _list(report, "findings")
-        ),
-        _picture(run),
-        "<h2>Metrics</h2>" + _metrics(report, own),
-        "<h2>Data</h2>" + _data(_list(report, "data")),
-        samples_page.section(run),
-        f"<h2>Versions</h2><p>{_versions(report)}</p>",
-        "<p class=quiet>The settings are in config.yaml, every argument and its origin in plan.json, "
-        "each log in metrics.jsonl.</p>",
-    ]
-    page = (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
-        '<meta name=viewport content="width=device-width,initial-scale=1">'
-        f"<title>{name}</title><style>{STYLE}</style>{''.join(parts)}</html>\n"
-    )
+def write(run: Path, report: Mapping[str, Any]) -> Path:
+    """Write the page into the run folder, and return its path.
+
+    Raises WriteError where that fails.
+    """
     path = run / PAGE
-    path.write_text(page, encoding="utf-8")
+    atomic.write_bytes(path, render([(run, report)]).encode())
     return path
 
 
-def _what(report: Mapping[str, object]) -> str:
-    model, method = (html.escape(str(report.get(key))) for key in ("model", "method"))
-    steps = f"{report.get('steps')} step{'s' * (report.get('steps') != 1)}"
-    return f"{method} of {model}: {steps} in {report.get('seconds')} s"
+def write_report(runs: Sequence[Path], out: Path | None = None) -> tuple[Path, list[Verdict]]:
+    """Write the page of a run folder, or of two beside each other; return its path and their verdicts.
+
+    Raises:
+        OptionError: if a folder holds no run, or there are more than two.
+        WriteError: if the page cannot be written.
+    """
+    if not 1 <= len(runs) <= 2:
+        raise OptionError("give one run folder, or two that are compared")
+    known = [(run, _report_of(run)) for run in runs]
+    path = out or (runs[0] / PAGE if len(runs) == 1 else runs[-1] / "compared.html")
+    atomic.write_bytes(path, render(known).encode())
+    return path, [_verdict(run, report) for run, report in known]
 
 
-def _picture(run: Path) -> str:
-    file = run / curves.PICTURE
-    if not file.is_file():
-        return ""
-    data = b64encode(file.read_bytes()).decode("ascii")
-    return f'<h2>Curves</h2><img alt="Curves of the run" src="data:image/png;base64,{data}">'
+def render(runs: Sequence[tuple[Path, Mapping[str, Any]]]) -> str:
+    """Return the page of runs, each with its report, which may be empty; all of them becomes text."""
+    names = _names([run for run, _ in runs])
+    data = {
+        "title": " and ".join(names),
+        "runs": [
+            _facts(run, name, report) for (run, report), name in zip(runs, names, strict=True)
+        ],
+    }
+    return page.render("run", data, ())
 
 
-def _metrics(report: Mapping[str, object], own: Sequence[str]) -> str:
+def verdict(run: Path, method: str, planned: int | None) -> Verdict:
+    """Return what the curves of a run folder say."""
+    return verdict_of(curves.read(run), _method(_runner(method)), planned)
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    """Return a name for each run: that of its folder, or its path where two have one name."""
+    names = [run.absolute().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def _report_of(run: Path) -> Mapping[str, Any]:
+    """Return the report of a run; of one that has not ended what its plan says."""
+    if not run.is_dir():
+        raise OptionError(f"{run} is no run folder; give the output_dir of a run")
+    found = read_json(run / REPORT)
+    plan = read_json(run / "plan.json")
+    if not plan or not {"method", "model"} <= plan.keys():
+        raise OptionError(f"{run} holds no plan.json of fmtkit; give the output_dir of a run")
+    return found or {"method": plan["method"], "model": plan["model"]}
+
+
+def _runner(method: object) -> Runner | None:
+    """Return the runner of a method; None if the package that added it is not installed here."""
+    try:
+        return find(str(method))
+    except (UnknownNameError, FmtkitError):
+        return None
+
+
+def _method(runner: Runner | None) -> Method:
+    if runner is None:
+        return Method()
+    return Method(runner.health is not None, "Preference" in runner.tables)
+
+
+def _verdict(run: Path, report: Mapping[str, Any]) -> Verdict:
+    given = report.get("verdict")
+    if isinstance(given, Mapping) and {"state", "text", "advice"} <= given.keys():
+        return Verdict(given["state"], given["text"], tuple(given["advice"]))
+    return verdict(run, str(report.get("method")), _planned(read_json(run / "plan.json")))
+
+
+def _planned(plan: Mapping[str, Any]) -> int | None:
+    """Return how many steps a plan names; epochs become steps only in the run."""
+    steps = _arguments(plan).get("max_steps", {}).get("value")
+    return steps if isinstance(steps, int) and steps > 0 else None
+
+
+def _arguments(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of all objects of a plan by name, those of the trainer first."""
+    groups = plan.get("arguments")
+    found: dict[str, Any] = {}
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        for name, argument in group.items() if isinstance(group, Mapping) else ():
+            if isinstance(argument, Mapping):
+                found.setdefault(name, argument)
+    return found
+
+
+def _facts(run: Path, name: str, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of a run; run.js names the keys."""
+    found = curves.read(run)
+    runner = _runner(report.get("method"))
+    place = curves.placed(runner.metrics if runner is not None else ())
     first, last = (_mapping(report, key) for key in ("first_metrics", "metrics"))
-    names = sorted({**first, **last}, key=curves.placed(own))
-    rows = (
-        (html.escape(name), _number(first.get(name)), _number(last.get(name))) for name in names
-    )
-    return _table(("metric", "first log", "last log"), rows, numeric=True)
+    if not last:
+        first = {key: curve[0][1] for key, curve in found.items()}
+        last = {key: curve[-1][1] for key, curve in found.items()}
+    plan = read_json(run / "plan.json")
+    return {
+        "name": name,
+        "what": _what(found, report),
+        "verdict": _verdict(run, report).as_dict(),
+        "findings": [str(text) for text in _list(report, "findings")],
+        "facts": _cards(found, report, plan),
+        "order": sorted(found, key=place),
+        "curves": {key: curves.thinned(curve, MOST_POINTS) for key, curve in found.items()},
+        "metrics": [
+            [key, first.get(key), last.get(key)] for key in sorted({**first, **last}, key=place)
+        ],
+        "settings": _settings(plan),
+        "data": [
+            [str(entry["file"]), entry["rows"], str(entry["sha256"])]
+            for entry in _list(report, "data")
+            if isinstance(entry, Mapping)
+        ],
+        "answers": samples_page.summary(run),
+    }
 
 
-def _data(entries: list[object]) -> str:
-    rows = (
-        (
-            html.escape(str(e["file"])),
-            str(e["rows"]),
-            f"<code>{html.escape(str(e['sha256']))}</code>",
-        )
-        for e in entries
-        if isinstance(e, Mapping)
-    )
-    return _table(("file", "rows", "sha256"), rows)
+def _what(found: Mapping[str, Curve], report: Mapping[str, Any]) -> str:
+    begun = f"{report.get('method')} of {report.get('model')}"
+    if "steps" in report:
+        return f"{begun}: {counted(report['steps'], 'step')} in {report.get('seconds')} s"
+    last = max((curve[-1][0] for curve in found.values()), default=0)
+    return f"{begun}: it has no report; it logged up to step {last:g}"
 
 
-def _versions(report: Mapping[str, object]) -> str:
+def _cards(
+    found: Mapping[str, Curve], report: Mapping[str, Any], plan: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Return single facts, each with its name."""
+    speeds = [value for _, value in found.get("tokens_per_second", ()) if value is not None]
+    tokens = [value for _, value in found.get("num_tokens", ()) if value is not None]
+    rows = sum(e["rows"] for e in _list(report, "data") if isinstance(e, Mapping))
+    template = _mapping(plan, "chat_template").get("name")
+    sources = [str(e.get("source")) for e in _list(plan, "datasets") if isinstance(e, Mapping)]
     versions = _mapping(report, "versions").items()
-    return ", ".join(
-        f"{html.escape(name)} {html.escape(str(version))}" for name, version in versions
-    )
+    facts = {
+        "Rows": f"{rows:,}" if rows else "",
+        "Sources": ", ".join(sources),
+        "Template": str(template or ""),
+        "Adapter": str(plan.get("adapter") or ""),
+        "Tokens": f"{tokens[-1]:,.0f}" if tokens else "",
+        "Tokens a second": f"{median(speeds):,.0f}" if speeds else "",
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions),
+    }
+    return [(name, text) for name, text in facts.items() if text]
 
 
-def _table(heads: Iterable[str], rows: Iterable[tuple[str, ...]], *, numeric: bool = False) -> str:
-    """Write a table of escaped cells; with `numeric` all columns but the first are numbers."""
-    kind = ' class="n"' if numeric else ""
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    body = "".join(
-        f"<tr><td>{row[0]}</td>" + "".join(f"<td{kind}>{cell}</td>" for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+def _settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the keys that a config sets, with their values."""
+    found: dict[str, str] = {}
+    for name, argument in _arguments(plan).items():
+        origin = str(argument.get("origin"))
+        if origin.startswith(_KEY):
+            value = argument.get("value")
+            key = origin.removeprefix(_KEY)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            found.setdefault(key if key.rpartition(".")[2] == name else f"{key} ({name})", text)
+    return sorted(found.items())
 
 
-def _number(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else html.escape(str(value))
-
-
-def _mapping(report: Mapping[str, object], key: str) -> Mapping[str, object]:
+def _mapping(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = report.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(report: Mapping[str, object], key: str) -> list[object]:
+def _list(report: Mapping[str, Any], key: str) -> list[Any]:
     value = report.get(key)
     return value if isinstance(value, list) else []

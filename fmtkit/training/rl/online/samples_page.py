@@ -1,6 +1,5 @@
-"""Pages of a run's answers: a searchable page, and a section of the run's own page."""
+"""Pages of a run's answers: a searchable page, and what the run's own page shows of them."""
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,30 +86,30 @@ def _cut(role: str, text: str) -> tuple[str, str, int]:
     return role, beginning(text, TEXT_SHOWN), max(len(text) - TEXT_SHOWN, 0)
 
 
-def section(run: Path) -> str:
-    """Return the part of the run's page, escaped; an empty string if the run kept no answers."""
+def summary(run: Path) -> dict[str, Any] | None:
+    """Return what the run's page shows of its answers: those of the first and of the last log.
+
+    Its keys are named by run.js; None stands for a run without any.
+    """
     file = run / FILE
     if not file.is_file():
-        return ""
+        return None
     import pyarrow.parquet as pq
 
     rows = pq.read_table(file).to_pylist()
     steps = sorted({row["step"] for row in rows})
-    shown = list(dict.fromkeys([steps[0], steps[-1]]))
-    tables = "".join(_table([row for row in rows if row["step"] == step]) for step in shown)
-    searched = f' <a href="{PAGE}">Search them</a>.' if (run / PAGE).is_file() else ""
-    counts = f"{len(rows)} answers of {len(steps)} logs are in {FILE}."
-    return f"<h2>Answers</h2><p>{counts}{searched}</p>{tables}"
+    shown = list(dict.fromkeys([steps[0], steps[-1]])) if steps else []
+    return {
+        "text": f"{len(rows)} answers of {len(steps)} logs are in {FILE}.",
+        "link": PAGE if (run / PAGE).is_file() else None,
+        "steps": [_of_step(step, [row for row in rows if row["step"] == step]) for step in shown],
+    }
 
 
-def _table(rows: list[Row]) -> str:
-    names = [name for name in rows[0] if name != "step"]
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_shown(row[name]))}</td>" for name in names) + "</tr>"
-        for row in rows[:_SHOWN]
-    )
-    return f"<h3>Step {rows[0]['step']}</h3><table class=answers><tr>{head}</tr>{body}</table>"
+def _of_step(step: int, rows: list[Row]) -> dict[str, Any]:
+    heads = [name for name in rows[0] if name != "step"]
+    cells = [[_shown(row[name]) for name in heads] for row in rows[:_SHOWN]]
+    return {"step": step, "heads": heads, "rows": cells}
 
 
 def _shown(value: object) -> str:
