@@ -327,20 +327,147 @@ def test_keys_of_trl_may_be_set_on_the_command_line():
 
 
 @pytest.mark.parametrize("key", ["dataset_config", "dataset_train_split", "dataset_test_split"])
-@pytest.mark.parametrize("rest", ["", "datasets: [{path: a/b}]\n"])
-def test_keys_of_a_dataset_are_refused_by_name_without_one(key, rest):
+def test_keys_of_a_dataset_are_refused_by_name_without_one(key):
     with pytest.raises(
         FmtkitError, match=rf"{key}: 'main' belongs to dataset_name.*of an entry of"
     ):
-        load(MODEL + rest + f"{key}: main\n")
+        load(MODEL + f"{key}: main\n")
 
 
-def test_columns_and_shares_of_a_mixture_are_refused_with_what_to_write():
-    text = MODEL + "datasets: [{path: a/b, columns: [prompt]}, {path: c/d, fraction: 0.5}]\n"
-    with pytest.raises(FmtkitError) as caught:
-        load(text)
-    assert "datasets.0.columns: a list, which TRL keeps of all columns" in str(caught.value)
-    assert "datasets.1.fraction: TRL reads it as a share of the mixture" in str(caught.value)
+@pytest.mark.parametrize("key", ["dataset_train_split", "dataset_test_split"])
+def test_a_split_that_a_mixture_does_not_have_is_refused_by_its_name(key):
+    text = MODEL + "datasets: [{path: a/b}]\n"
+    with pytest.raises(FmtkitError, match=rf"{key}: 'main' belongs to dataset_name"):
+        load(text + f"{key}: main\n")
+    # TRL names the splits of a mixture so.
+    only = {"dataset_train_split": "train", "dataset_test_split": "test"}[key]
+    assert load(text + f"{key}: {only}\n").datasets == ({"path": "a/b"},)
+
+
+def test_a_mixture_is_read_and_a_name_beside_it_is_not_as_in_trl():
+    text = MODEL + "dataset_name: a/b\ndataset_config: main\ndatasets: [{path: c/d}]\n"
+    read = load(text)
+    assert read.datasets == ({"path": "c/d"},)
+    for said in ("dataset_name: a/b is not read", "dataset_config: main is not read"):
+        assert any(note.startswith(said) for note in read.notes)
+    # In other files neither is known to win.
+    with pytest.raises(FmtkitError, match="dataset_name and datasets are the same"):
+        load("base_model: a/b\ndataset_name: a/b\ndatasets: [{path: c/d}]\n")
+
+
+def test_columns_and_shares_of_a_mixture_are_those_of_trl():
+    text = MODEL + "datasets: [{path: a/b, columns: [prompt], fraction: 3}, {path: c/d}]\n"
+    assert load(text).datasets[0] == {"path": "a/b", "select": ["prompt"], "mixture_share": 3}
+    with pytest.raises(FmtkitError, match="mixture_share: all entries of datasets have one"):
+        plan_of(text, "sft")
+    # In other files `fraction` is one of the rows of its source, and `columns` gives new names.
+    ours = "base_model: a/b\ndatasets: [{path: a/b, fraction: 0.5, columns: {text: story}}]\n"
+    assert load(ours).datasets[0].keys() == {"path", "fraction", "columns"}
+    renamed = MODEL + "datasets: [{path: a/b, columns: {text: story}}]\n"
+    assert load(renamed).datasets[0]["columns"] == {"text": "story"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("{path: a/b, fraction: 0.5, weight: 2}", "weight: the size of a mixture"),
+        ("{path: a/b, fraction: 0}", "0 of every entry leaves no row"),
+        ("{path: a/b, fraction: -1}", "is not a number from 0"),
+        ("{path: a/b, fraction: 1, mixture_share: 2}", "fraction and mixture_share differ"),
+        ("{path: a/b, columns: [a, 1]}", "datasets.0.select: "),
+    ],
+)
+def test_a_mixture_that_cannot_be_is_refused(more, said):
+    with pytest.raises(FmtkitError, match=re.escape(said)):
+        plan_of(MODEL + f"datasets: [{more}]\n", "sft")
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "value"),
+    [
+        ("lr_scheduler_kwargs: '{\"min_lr\": 1e-6}'", "lr_scheduler_kwargs", {"min_lr": 1e-6}),
+        ("model_init_kwargs: '{\"use_cache\": false}'", "model_init_kwargs", {"use_cache": False}),
+        (
+            "gradient_checkpointing_kwargs: '{\"use_reentrant\": false}'",
+            "gradient_checkpointing_kwargs",
+            {"use_reentrant": False},
+        ),
+        ("packing: 'yes'", "sample_packing", True),
+        ("bf16: 'false'", "bf16", False),
+        ("num_train_epochs: '3'", "num_epochs", 3),
+        ("learning_rate: '2e-5'", "learning_rate", 2e-5),
+        ("dataset_kwargs: '{\"skip_prepare_dataset\": true}'", "skip_prepare_dataset", True),
+        ("use_peft: 'true'", "adapter", "lora"),
+        ("max_length: 'null'", "trainer_args", {"max_length": None}),
+        ("report_to: none", "report_to", "none"),
+    ],
+)
+def test_text_in_quotes_is_read_as_trls_parser_reads_it(written, key, value):
+    assert load(PAIRS + written + "\n").get(key) == value
+
+
+def test_text_that_is_no_value_of_its_key_is_refused_at_it():
+    with pytest.raises(FmtkitError, match=r"lr_scheduler_kwargs: '\{\"a\": ' is not JSON"):
+        load(PAIRS + "lr_scheduler_kwargs: '{\"a\": '\n")
+    with pytest.raises(FmtkitError, match="learning_rate: 'fast' is not a number"):
+        load(PAIRS + "learning_rate: fast\n")
+    with pytest.raises(FmtkitError, match="sample_packing: 'true' is not true or false"):
+        load("base_model: a/b\nsample_packing: 'true'\n")
+
+
+@pytest.mark.parametrize("key", ["eval_strategy", "save_strategy", "logging_strategy", "report_to"])
+def test_an_unquoted_no_is_answered_with_the_quotes_that_trl_needs(key):
+    word = "none" if key == "report_to" else "no"
+    with pytest.raises(FmtkitError, match=f'TRL refuses false; write {key}: "{word}"'):
+        load(PAIRS + f"{key}: no\n")
+    assert load(PAIRS + f'{key}: "{word}"\n').get(key) == word
+
+
+def test_former_names_are_errors_where_they_are_other_names_and_noted_where_they_are_keys():
+    for former, present in (
+        ("max_seq_length", "max_length"),
+        ("evaluation_strategy", "eval_strategy"),
+    ):
+        with pytest.raises(FmtkitError, match=f"no key named '{former}'; it is {present} now"):
+            load(PAIRS + f"{former}: 1\n")
+    read = load(PAIRS + "warmup_ratio: 0.1\ntorch_dtype: bfloat16\n")
+    assert (read.get("warmup_ratio"), read.get("torch_dtype")) == (0.1, "bfloat16")
+    assert any(
+        "torch_dtype is a former name, which TRL refuses (it is dtype now)" in n for n in read.notes
+    )
+
+
+def test_one_key_under_two_names_may_have_one_value():
+    read = load(PAIRS + "max_length: 512\ncutoff_len: 512\n")
+    assert read.get("sequence_len") == 512
+    assert any("cutoff_len and max_length are the same key" in note for note in read.notes)
+    with pytest.raises(
+        FmtkitError, match="cutoff_len and max_length are the same key, with two values: 9 and 8"
+    ):
+        load(PAIRS + "max_length: 8\ncutoff_len: 9\n")
+
+
+def test_rewards_of_trls_scripts_are_found_by_their_names():
+    text = (
+        PAIRS
+        + "reward_funcs: [get_soft_overlong_punishment, my_lib.rewards.f, reasoning_accuracy_reward]\n"
+    )
+    assert load(text, "rl=grpo").get("trl.reward_funcs") == [
+        {"fmtkit.rewards.length_cap": {"cap": 1280, "buffer": 256}},
+        "my_lib.rewards.f",
+        "trl.rewards.reasoning_accuracy_reward",
+    ]
+
+
+def test_the_punishment_of_trls_scripts_is_that_of_fmtkits_reward():
+    from trl.rewards import get_soft_overlong_punishment
+
+    from fmtkit.rewards import length_cap
+
+    theirs = get_soft_overlong_punishment(max_completion_len=1280, soft_punish_cache=256)
+    ids = [[1] * count for count in (1, 1023, 1024, 1025, 1100, 1279, 1280, 1281, 5000)]
+    ours = length_cap(cap=1280, buffer=256)
+    assert ours(completions=ids, completion_ids=ids) == theirs(completion_ids=ids)
 
 
 def test_a_template_may_be_that_of_a_folder(tmp_path):
