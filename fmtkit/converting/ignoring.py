@@ -1,4 +1,4 @@
-"""Ignoring: source columns, and keys of messages, that the user says are not needed (`--ignore`, `--select`)."""
+"""Ignoring: source columns, and keys of messages, that the user does not need (`--ignore`, `--select`)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -237,8 +237,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
-    settings = selected(settings, map(sample_of, opened))
-    settings = _typed(settings, opened)
+    settings = _typed(selected(settings, map(sample_of, opened)), opened)
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources = _as_joined(opened, name)
     if name.function:

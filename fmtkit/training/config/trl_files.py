@@ -101,8 +101,9 @@ def translated(
         _prepared(out, lines)
     with problems.collecting("two_spellings", "special_tokens"):
         _tokens(out, lines)
-    trl_sources.named(out, lines)
-    trl_sources.refuse_alone(out, problems)
+    if trl_sources.KEYS & out.keys():
+        trl_sources.named(out, lines)
+        trl_sources.refuse_alone(out, problems)
     if is_trls:
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
             _reward_model(out, lines, chosen)

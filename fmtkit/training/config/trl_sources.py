@@ -6,6 +6,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.config.problems import Problems
 
 _OF_ENTRY = {"dataset_config": "name", "dataset_train_split": "split"}
+KEYS = frozenset({"dataset_name", "dataset_text_field", "dataset_test_split", *_OF_ENTRY})
 _IDLE = {"dataset_train_split": "train", "dataset_test_split": "test"}
 """Splits of a mixture, which TRL names itself: another one ends in its KeyError."""
 MIXTURE = {"columns": "select", "fraction": "mixture_share"}
@@ -64,11 +65,12 @@ def mixture(out: dict[str, object], problems: Problems, notes: list[str]) -> Non
     for name, only in _IDLE.items():
         if out.get(name) == only:
             del out[name]
-    out["datasets"] = [
+    entries = [
         _source(entry, f"datasets.{number}", problems) if isinstance(entry, Mapping) else entry
         for number, entry in enumerate(sources)
     ]
-    if any(isinstance(one, Mapping) and MIXTURE["fraction"] in one for one in out["datasets"]):
+    out["datasets"] = entries
+    if any(isinstance(one, Mapping) and MIXTURE["fraction"] in one for one in entries):
         notes.append(
             "mixture_share: as many rows of each dataset as TRL takes, drawn by the seed; TRL takes the first"
         )

@@ -29,7 +29,7 @@ def in_shares(
     out: list[tuple[Source, Source | None]] = []
     for (train, other), (count, held), share in zip(sources, counts, wanted, strict=True):
         size = round(share * total)
-        drawn = held if is_number else round(held * size / max(count + held, 1))
+        drawn = min(held, size) if is_number else round(held * size / max(count + held, 1))
         kept = None if other is None else replace(other, weight=drawn / max(held, 1))
         out.append((replace(train, weight=max(size - drawn, 0) / max(count, 1)), kept))
     return out
