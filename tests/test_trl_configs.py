@@ -13,6 +13,7 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
 from fmtkit.training.config.class_arguments import fields_of
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import visible_gpus
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from pages import from_trl
@@ -528,14 +529,77 @@ def test_every_key_of_trls_scripts_has_an_answer_on_the_page():
     assert (Path(__file__).parents[1] / page[0]).read_text(encoding="utf-8") == text
 
 
-def test_variables_and_workarounds_of_trls_files_are_refused_with_what_to_do():
-    with pytest.raises(
-        FmtkitError, match=r"env: .* cannot be honoured: set variables in the shell"
-    ):
-        load(PAIRS + "env: {A: b}\n")
+def test_variables_of_a_file_are_those_of_the_training_processes():
+    plan = plan_of(PAIRS + "env: {NCCL_DEBUG: INFO, TOKENIZERS_PARALLELISM: false, A: 1}\n", "sft")
+    expected = {"NCCL_DEBUG": "INFO", "TOKENIZERS_PARALLELISM": False, "A": 1}
+    assert plan.arguments.values("environment") == expected
+    hidden = plan_of(PAIRS + "env: {CUDA_VISIBLE_DEVICES: ''}\naccelerate_config: zero2\n", "sft")
+    assert visible_gpus.visible(visible_gpus.of_run(hidden.arguments)) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("HF_TOKEN: abc", "env.HF_TOKEN looks like a secret"),
+        ("WANDB_API_KEY: abc", "env.WANDB_API_KEY looks like a secret"),
+        ("A: 'https://me:secret1@host/x'", "env.A looks like a secret"),
+        ("PYTHONPATH: x", "env.PYTHONPATH is set by fmtkit"),
+        ("LOCAL_RANK: 1", "env.LOCAL_RANK is set by torchrun"),
+        ("ACCELERATE_MIXED_PRECISION: bf16", "env.ACCELERATE_MIXED_PRECISION is set by torchrun"),
+        ("A: [1]", "env.A takes a string"),
+        ("A: null", "env.A takes a string"),
+        ("A B: x", "env.A B is no name"),
+    ],
+)
+def test_variables_that_a_file_may_not_set_are_refused_by_name(written, said):
+    with pytest.raises(FmtkitError, match=re.escape(said)) as caught:
+        plan_of(PAIRS + f"env: {{{written}}}\n", "sft")
+    assert "secret1" not in str(caught.value)
+
+
+def test_workarounds_of_trls_files_are_refused_with_what_to_do():
     with pytest.raises(FmtkitError, match=r"ignore_bias_buffers: True cannot be honoured"):
         load(PAIRS + "ignore_bias_buffers: true\n")
     assert load(PAIRS + "ignore_bias_buffers: false\nenv: {}\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        ("num_processes: 2\n", "--master-port=29501"),
+        ("deepspeed: {zero_optimization: {stage: 2}}\n", "--master-port=29501"),
+    ],
+)
+def test_processes_meet_at_the_port_of_the_file(more, part):
+    plan = plan_of(PAIRS + "main_process_port: 29501\n" + more, "sft")
+    assert part in plan.launch.command
+    assert "--standalone" not in plan.launch.command
+
+
+def test_a_profile_and_a_file_of_accelerate_get_the_port(tmp_path):
+    profile = plan_of(PAIRS + "main_process_port: 29501\naccelerate_config: zero3\n", "sft")
+    assert profile.launch.accelerate["main_process_port"] == 29501
+    (tmp_path / "mine.yaml").write_text("num_processes: 2\n")
+    named = f"main_process_port: 29501\naccelerate_config: {tmp_path / 'mine.yaml'}\n"
+    assert "--main_process_port=29501" in plan_of(PAIRS + named, "sft").launch.command
+    alone = plan_of(PAIRS + "main_process_port: 29501\n", "sft")
+    assert any("one process meets no other" in note for note in alone.launch.notes)
+    with pytest.raises(FmtkitError, match="main_process_port: 70000: takes a number"):
+        plan_of(PAIRS + "main_process_port: 70000\n", "sft")
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("mixed_precision", "write bf16: true"),
+        ("num_machines", "accelerate file of your own"),
+        ("config_file", "accelerate_config"),
+        ("gpu_ids", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_words_of_accelerates_command_are_answered_with_keys(key, answer):
+    with pytest.raises(FmtkitError, match=f"no key named '{key}'; .*{answer}"):
+        load(PAIRS + f"{key}: 1\n")
 
 
 def test_the_masks_of_trl_are_asked_for_and_the_plan_says_what_inspect_shows():

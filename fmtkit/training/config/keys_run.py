@@ -174,9 +174,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "env",
         "object",
-        "refused",
-        "set variables in the shell: NAME=VALUE fmtkit train FILE",
-        idle=(None, {}),
+        "environment",
+        "variables of the training processes, {NAME: value}; a secret belongs in the shell",
+        "*",
     ),
     Key(
         "ignore_bias_buffers",
@@ -405,6 +405,12 @@ KEYS: tuple[Key, ...] = (
         is_path=True,
     ),
     Key("num_processes", "count", "launch", "training processes"),
+    Key(
+        "main_process_port",
+        "count",
+        "launch",
+        "port at which several training processes meet; default: a free one, or that of accelerate",
+    ),
     Key(
         "deepspeed",
         "text or object",
