@@ -179,10 +179,33 @@ def test_a_folder_of_configs_is_planned_with_a_line_each(tmp_path):
     assert last == "1 of 2 plan"
 
 
-def test_a_command_of_trl_is_answered_with_that_of_fmtkit():
-    done = fmtkit("sft", "--config", "x.yaml")
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("sft --config x.yaml", "run: fmtkit train x.yaml --method sft\n"),
+        ("trl dpo --config x.yaml", "run: fmtkit train x.yaml --method dpo\n"),
+        (
+            "kto --config x.yaml --learning-rate 1e-6 --no_bf16 --use_peft --report_to a b",
+            "run: fmtkit train x.yaml --method kto --set learning_rate=1e-6 --set bf16=false "
+            "--set use_peft=true --set report_to='[a, b]'\n",
+        ),
+        (
+            "sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name=stanfordnlp/imdb --num_processes 4",
+            "write its options as lines of a file (model_name_or_path: Qwen/Qwen2.5-0.5B; dataset_name: "
+            "stanfordnlp/imdb; num_processes: 4), then run: fmtkit train FILE --method sft\n",
+        ),
+        ("grpo", "run: fmtkit train FILE --method grpo\n"),
+    ],
+)
+def test_a_command_of_trl_is_answered_with_that_of_fmtkit(command, answer):
+    done = fmtkit(*command.split())
     assert done.returncode == 2
-    assert "fmtkit train FILE --method sft" in done.stderr
+    assert answer in " ".join(done.stderr.replace("\u2502", "").split()) + "\n"
+
+
+def test_a_command_of_trl_that_is_answered_shows_no_token():
+    done = fmtkit("sft", "--model_name_or_path", "a/b", "--hub_token", "hf_abcdefghijklmnopqrstuvwxyz01")
+    assert "hf_abc" not in done.stderr
 
 
 def test_the_column_of_text_is_renamed_unless_it_has_that_name_already():
