@@ -11,7 +11,7 @@ import yaml
 from fmtkit.core import runner as runners
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
-from fmtkit.training.config.class_arguments import fields_of
+from fmtkit.training.config.class_arguments import UNKNOWN, fields_of
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import visible_gpus
 
@@ -20,6 +20,9 @@ from pages import from_trl
 
 DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
 """The configs of TRL's documents, each named METHOD-WHAT.yaml."""
+RECIPES = DOCUMENTS.with_name("recipes")
+"""Configs in the shape of public recipes, named in the same way."""
+REQUIRED = ("output_dir", "reward_funcs")
 METHODS = ("sft", "dpo", "reward", "kto", "grpo", "rloo")
 MODEL = "model_name_or_path: Qwen/Qwen2.5-0.5B\n"
 PAIRS = MODEL + "dataset_name: trl-lib/ultrafeedback_binarized\n"
@@ -152,6 +155,77 @@ def test_a_single_gpu_is_accelerates_single_profile():
     assert load(PAIRS + "accelerate_config: single_gpu\n").get("accelerate_config") == "single"
 
 
+HERE = {
+    "chatml.jinja": "{% for m in messages %}{{ m['content'] }}{% endfor %}",
+    "stories.jsonl": '{"text": "x"}\n',
+    "more.jsonl": '{"text": "y"}\n',
+    "pairs.jsonl": '{"prompt": "p", "chosen": "a", "rejected": "b"}\n',
+    "rewards.py": "def code_reward(completions, **_): ...\ndef code_format_reward(completions, **_): ...\n",
+}
+"""What the recipes name beside the hub."""
+
+
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_plans(file, tmp_path, monkeypatch):
+    for name, text in HERE.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    method = file.stem.partition("-")[0]
+    plan = planning.plan(config.load(file, [f"rl={method}"]))
+    assert (plan.missing, plan.method) == ((), method)
+    assert not any("needed to train" in note for note in plan.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_is_one_that_trls_parser_takes(file):
+    """A recipe that TRL refuses would prove nothing; what is left over are words of accelerate."""
+    import importlib
+
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
+
+    method = file.stem.partition("-")[0]
+    module, _, name = runners.find(method).config.partition(":")
+    own = getattr(importlib.import_module(module), name)
+    script = ScriptArguments
+    if method in ("grpo", "rloo"):
+        script = importlib.import_module(f"trl.scripts.{method}").__dict__[
+            f"{method.upper()}ScriptArguments"
+        ]
+    parser = TrlParser([script, own, ModelConfig, DatasetMixtureConfig])
+    command = ["--config", str(file), "--use_cpu", "--bf16", "false"]
+    *_, left = parser.parse_args_and_config(command, return_remaining_strings=True)
+    names = {word.removeprefix("--") for word in left if word.startswith("--")}
+    assert names <= {"accelerate_config", "num_processes", "main_process_port"}
+
+
+def test_every_default_of_trl_may_be_written_out():
+    """What a file says that TRL does anyway changes nothing, so that it is never refused."""
+    for method in METHODS:
+        fields = fields_of(runners.find(method).config).fields
+        known = {
+            name: field.default
+            for name, field in fields.items()
+            if field.default is not UNKNOWN and not (name == "do_train" or name in REQUIRED)
+        }
+        assert len(known) > 100
+        values = yaml.safe_load(PAIRS) | known
+        planning.plan(config.load(values, [f"rl={method}"]), partial=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("hub_token", "HF_TOKEN"),
+        ("parallelism_config", "context_parallel_size"),
+        ("teacher_model_revision", "teacher_model_init_kwargs"),
+    ],
+)
+def test_arguments_that_are_said_elsewhere_are_answered(key, answer):
+    with pytest.raises(FmtkitError, match=f"no key named '{key}'; .*{answer}"):
+        load(PAIRS + f"{key}: x\n")
+
+
 @pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_config_of_trls_documents_plans(file):
     method = file.stem.partition("-")[0]
@@ -204,7 +278,9 @@ def test_a_command_of_trl_is_answered_with_that_of_fmtkit(command, answer):
 
 
 def test_a_command_of_trl_that_is_answered_shows_no_token():
-    done = fmtkit("sft", "--model_name_or_path", "a/b", "--hub_token", "hf_abcdefghijklmnopqrstuvwxyz01")
+    done = fmtkit(
+        "sft", "--model_name_or_path", "a/b", "--hub_token", "hf_abcdefghijklmnopqrstuvwxyz01"
+    )
     assert "hf_abc" not in done.stderr
 
 

@@ -96,7 +96,11 @@ def test_two_steps_are_made_from_a_config_of_trl(folder, method):
 @pytest.mark.slow
 def test_a_mixture_with_an_adapter_is_trained_and_evaluated_in_two_steps(folder):
     listed = [
-        {"path": "json", "data_files": str(folder / "pairs.jsonl"), "columns": ["prompt", "chosen", "rejected"]}
+        {
+            "path": "json",
+            "data_files": str(folder / "pairs.jsonl"),
+            "columns": ["prompt", "chosen", "rejected"],
+        }
     ] * 2
     entries = [{**one, "fraction": share} for one, share in zip(listed, (0.75, 0.25), strict=True)]
     more = {

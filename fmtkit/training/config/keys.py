@@ -224,6 +224,7 @@ MEANT: dict[str, str] = {
     "cliprange": "its present name is epsilon",
     "config_file": "the file of accelerate is accelerate_config here, as in TRL",
     "gpu_ids": "write env: {CUDA_VISIBLE_DEVICES: '0,1'}",
+    "hub_token": "a token belongs in the shell: HF_TOKEN=... fmtkit train FILE, or hf auth login",
     "kl_coef": "its present name is beta",
     "log_with": "its present name is report_to",
     "machine_rank": "for several machines name an accelerate file of your own as accelerate_config",
@@ -231,8 +232,11 @@ MEANT: dict[str, str] = {
     "mixed_precision": "write bf16: true or fp16: true; TRL's scripts set bf16 by default",
     "num_machines": "for several machines name an accelerate file of your own as accelerate_config",
     "optimize_cuda_cache": "its present name is torch_empty_cache_steps, a number of steps",
+    "parallelism_config": "write context_parallel_size, dp_shard_size or dp_replicate_size",
+    "push_to_hub_token": "a token belongs in the shell: HF_TOKEN=... fmtkit train FILE, or hf auth login",
     "reference_free": "TRL has removed it; for a loss without a reference use rl: orpo, cpo or simpo",
     "rloo_k": "its present name is num_generations",
+    "teacher_model_revision": "write teacher_model_init_kwargs: {revision: REVISION}",
     "use_liger": "its present name is use_liger_kernel",
 }
 """Keys of other tools and former versions -> what to write instead."""

@@ -179,6 +179,18 @@ KEYS: tuple[Key, ...] = (
         "*",
     ),
     Key(
+        "disable_tqdm",
+        "bool",
+        "nothing",
+        "fmtkit shows the progress itself, where its output is a terminal",
+    ),
+    Key(
+        "logging_nan_inf_filter",
+        "bool",
+        "nothing",
+        "a loss that is not a number is logged as it is, and ends the run",
+    ),
+    Key(
         "ignore_bias_buffers",
         "bool",
         "refused",

@@ -208,6 +208,9 @@ def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
 
 def _reward_model(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
     model = out.pop("reward_model_name_or_path", None)
+    if model is None and chosen is not None and "rewards" in chosen.needs:
+        # So says the config class of online DPO, whose script makes a reward of it.
+        model = out.pop("reward_model_path", None)
     if model is None or chosen is None:
         return
     if "rewards" not in chosen.needs and "reward_model" not in chosen.needs:
