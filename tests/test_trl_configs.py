@@ -137,6 +137,8 @@ def test_a_template_file_is_the_template_and_a_tokenizer_is_refused_by_its_key()
         ("log_with", "report_to"),
         ("optimize_cuda_cache", "torch_empty_cache_steps"),
         ("use_liger", "use_liger_kernel"),
+        ("response_length", "max_completion_length"),
+        ("num_ppo_epochs", "num_iterations"),
     ],
 )
 def test_a_former_name_is_answered_with_the_present_one(former, present):
@@ -585,11 +587,23 @@ def test_profiles_of_trl_are_those_of_fmtkit(name):
     )
 
 
-def test_the_first_version_of_fsdp_is_refused_with_the_second():
-    with pytest.raises(
-        FmtkitError, match="fsdp1: FSDP's first version is not supported; write fsdp2"
-    ):
-        load(PAIRS + "accelerate_config: fsdp1\n")
+def test_the_first_version_of_fsdp_is_run_as_the_second_and_that_is_said():
+    plan = plan_of(PAIRS + "accelerate_config: fsdp1\n", "sft")
+    assert plan.launch.profile == "accelerate, fsdp2"
+    assert any("FSDP version 1 is deprecated; this runs version 2" in note for note in plan.notes)
+
+
+def test_files_by_split_are_those_of_the_split_of_the_entry():
+    files = "data_files: {train: a.jsonl, held: [b.jsonl, c.jsonl]}"
+    read = load(
+        MODEL + f"datasets: [{{path: json, {files}, split: 'held[:5]'}}, {{path: json, {files}}}]\n"
+    )
+    assert read.datasets == (
+        {"path": "json", "data_files": ["b.jsonl", "c.jsonl"], "split": "train[:5]"},
+        {"path": "json", "data_files": "a.jsonl", "split": "train"},
+    )
+    with pytest.raises(FmtkitError, match="no files of split 'test'; it has those of train, held"):
+        load(MODEL + f"datasets: [{{path: json, {files}, split: test}}]\n")
 
 
 def test_what_trls_scripts_never_read_is_a_note_or_refused():

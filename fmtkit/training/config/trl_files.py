@@ -28,7 +28,7 @@ MARKS = frozenset(
 )
 """Keys that TRL's files have and axolotl's do not."""
 AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
-_PROFILES = {"single_gpu": "single"}
+_PROFILES = {"single_gpu": "single", "fsdp1": "fsdp2"}
 _LORA = {"lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05}
 """The defaults of TRL's ModelConfig, where a file with `use_peft` says nothing else."""
 TOGETHER: dict[str, str] = {
@@ -96,7 +96,7 @@ def translated(
     with problems.collecting("value", "chat_template_path"):
         _template(out, lines)
     with problems.collecting("value", "accelerate_config"):
-        _profile(out)
+        _profile(out, notes)
     with problems.collecting("value", "dataset_kwargs"):
         _prepared(out, lines)
     with problems.collecting("two_spellings", "special_tokens"):
@@ -160,15 +160,11 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
     _put(out, lines, "chat_template", path, "chat_template_path")
 
 
-def _profile(out: dict[str, object]) -> None:
+def _profile(out: dict[str, object], notes: list[str]) -> None:
     """Read the names of TRL's accelerate configs, most of which are those of fmtkit's profiles."""
     name = out.get("accelerate_config")
     if name == "fsdp1":
-        del out["accelerate_config"]
-        raise OptionError(
-            "accelerate_config: fsdp1: FSDP's first version is not supported; write fsdp2, or name an "
-            "accelerate file of your own"
-        )
+        notes.append("accelerate_config: fsdp1: FSDP version 1 is deprecated; this runs version 2")
     if isinstance(name, str):
         out["accelerate_config"] = _PROFILES.get(name, name)
 

@@ -79,6 +79,8 @@ def mixture(out: dict[str, object], problems: Problems, notes: list[str]) -> Non
 def _source(entry: Mapping[str, object], place: str, problems: Problems) -> dict[str, object]:
     """Return an entry with what TRL says in it under the names that it has here."""
     inside = dict(entry)
+    with problems.collecting("value", f"{place}.data_files"):
+        _files_of_split(inside, place)
     for name, own in MIXTURE.items():
         value = inside.get(name)
         # A mapping gives columns other names, which TRL cannot say.
@@ -90,6 +92,21 @@ def _source(entry: Mapping[str, object], place: str, problems: Problems) -> dict
                 raise OptionError(f"{place}: {name} and {own} differ; keep one")
             inside[own] = value
     return inside
+
+
+def _files_of_split(inside: dict[str, object], place: str) -> None:
+    """Read a mapping of splits to their files: those of the entry's split, which are its `train` here."""
+    files, split = inside.get("data_files"), str(inside.get("split") or "train")
+    if not isinstance(files, Mapping):
+        return
+    name, bracket, rows = split.partition("[")
+    if name.strip() not in files:
+        del inside["data_files"]
+        raise OptionError(
+            f"{place}.data_files: it has no files of split {split!r}; it has those of "
+            f"{', '.join(map(str, files))}"
+        )
+    inside |= {"data_files": files[name.strip()], "split": f"train{bracket}{rows}"}
 
 
 def _put(out: dict[str, object], lines: dict[str, int], name: str, value: object) -> None:

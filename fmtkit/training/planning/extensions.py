@@ -24,7 +24,6 @@ from fmtkit.training.planning.check import Run, check_config, check_run
 from fmtkit.training.planning.resolve import has_evaluation
 from fmtkit.training.planning.run_plan import Plan
 
-
 _OF_EVALUATION = frozenset({"LogCompletionsCallback", "WeaveCallback"})
 """Callbacks of TRL that answer prompts of the evaluation rows."""
 _PACKAGES = {"MergeModelCallback": "mergekit", "WeaveCallback": "weave"}
