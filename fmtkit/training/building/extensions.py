@@ -132,7 +132,7 @@ def _check_callback(one: Named, callback: Any) -> None:
 def _guard(path: str, callback: Any, trainer: Any) -> None:
     """Let what a callback raises end the run with its name and line, between two steps where that can be.
 
-    Its events get the reference as well, as those of TRL's callbacks that change it do from a trainer of theirs.
+    Its events get the reference as well: some of TRL's change it, and get it from a trainer of their own.
     """
     failed: list[str] = []
 

@@ -231,7 +231,7 @@ MEANT: dict[str, str] = {
     "is_encoder_decoder": "TRL has removed it; it trains models of one stack",
     "kl_coef": "its present name is beta",
     "label_pad_token_id": "TRL has removed it; what is not trained on has the label -100",
-    "local_rollout_forward_batch_size": "TRL has removed it; answers are made by the batches of steps_per_generation",
+    "local_rollout_forward_batch_size": "TRL has removed it; leave it out",
     "log_with": "its present name is report_to",
     "machine_rank": "for several machines name an accelerate file of your own as accelerate_config",
     "main_process_ip": "for several machines name an accelerate file of your own as accelerate_config",
