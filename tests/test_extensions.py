@@ -2,6 +2,8 @@
 
 import json
 import textwrap
+from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import yaml
@@ -10,8 +12,9 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.core.errors import FmtkitError
+from fmtkit.core.errors import DependencyError, FmtkitError
 from fmtkit.training import train
+from fmtkit.training.planning import extensions
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.run_plan import Plan
 
@@ -186,6 +189,24 @@ def test_metrics_that_cannot_be_computed_are_refused_by_the_plan(write, method, 
     assert WRONG_METRICS[method, name, held_out] in str(error.value)
 
 
+def test_an_optimizer_is_refused_by_the_plan_where_the_trainer_makes_its_own(
+    write, tmp_path, monkeypatch
+):
+    """So did the trainer of ppo, which newer versions of TRL do not have."""
+    (tmp_path / "former_trl").mkdir()
+    (tmp_path / "former_trl" / "__init__.py").write_text(
+        "class Trainer:\n"
+        "    def __init__(self, model):\n"
+        "        self.create_optimizer_and_scheduler(num_training_steps=1)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plan = planned(write(optimizer="mine.Slow", optim_args={"factor": 2}))
+    assert list(extensions.find_optimizer(plan)) == []
+    former = replace(plan, runner=replace(plan.runner, trainer="former_trl:Trainer"))
+    (said,) = extensions.find_optimizer(former)
+    assert said.startswith("optimizer: the trainer of dpo makes its optimizer itself")
+
+
 def test_an_optimizer_that_does_not_exist_is_refused_before_the_run(write):
     with pytest.raises(FmtkitError, match="did you mean 'Slow'"):
         train(write(optimizer="mine.Slwo"))
@@ -259,6 +280,64 @@ def test_callbacks_of_the_user_and_of_trl_run(write, tmp_path):
     assert (tmp_path / "steps").read_text() == "10\n20\n"
     # What BEMACallback makes is saved by itself.
     assert list((tmp_path / "run").rglob("bema/*.safetensors"))
+
+
+def test_a_callback_of_trl_that_lacks_a_package_is_named_before_the_run(write):
+    for name, package in (
+        ("trl.experimental.merge_model_callback.MergeModelCallback", "mergekit"),
+        ("trl.WeaveCallback", "weave"),
+    ):
+        if find_spec(package) is not None:
+            continue
+        keys = {"callbacks": [name], "val_set_size": 4, "eval_steps": 1}
+        with pytest.raises(DependencyError, match=f"{name} needs {package}: pip install"):
+            train(write(**keys))
+
+
+@pytest.mark.parametrize("name", ["LogCompletionsCallback", "WeaveCallback"])
+def test_a_callback_that_answers_evaluation_rows_needs_some(write, name):
+    with pytest.raises(FmtkitError, match=f"trl.{name} answers prompts of the evaluation rows"):
+        planned(write(callbacks=[f"trl.{name}"]))
+
+
+@pytest.mark.slow
+def test_a_reference_that_a_callback_synchronises_is_the_model(write, tmp_path):
+    """By a share of one at every step, so that each step begins without a margin."""
+    keys = {"callbacks": ["trl.trainer.callbacks.SyncRefModelCallback"], "learning_rate": 0.05}
+    given = {"ref_model_sync_steps": 1, "ref_model_mixup_alpha": 1.0}
+    assert train(write(**keys, trainer_args=given, max_steps=3)).exit_code == 0
+    logs = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    margins = [log["rewards/margins"] for log in logs if "rewards/margins" in log]
+    assert margins == pytest.approx([0, 0, 0], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_callback_that_changes_the_reference_gets_it(write, tmp_path):
+    given = {"update_freq": 1, "update_ref_model": True, "ref_model_update_freq": 1, "lag": 1}
+    bema = {"class": "trl.experimental.bema_for_ref_model.BEMACallback", "kwargs": given}
+    assert train(write(callbacks=[bema], learning_rate=0.05, max_steps=3)).exit_code == 0
+    assert list((tmp_path / "run").rglob("bema/*.safetensors"))
+
+
+@pytest.mark.slow
+def test_completions_are_logged_at_the_evaluation_rows(write, tmp_path, capfd):
+    """TRL's callback answers prompts of rows that have them; of others it says what they lack."""
+    config = {"class": "transformers.GenerationConfig", "kwargs": {"max_new_tokens": 2}}
+    given = {"num_prompts": 2, "freq": 1, "generation_config": config}
+    completions = {"class": "trl.LogCompletionsCallback", "kwargs": given}
+    keys = {"callbacks": [completions], "val_set_size": 4, "eval_steps": 1, "rl": "grpo"}
+    rows = [{"prompt": row["prompt"]} for row in tiny.prompt_rows()]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "scores.py").write_text(
+        "def one(completions, **_):\n    return [1.0] * len(completions)\n"
+    )
+    keys |= {
+        "chat_template": "chatml",
+        "datasets": [{"path": str(file), "type": "passthrough"}],
+        "trl": {"reward_funcs": "scores.one", "num_generations": 2, "max_completion_length": 4},
+    }
+    assert train(write(**keys)).exit_code == 0, capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -96,6 +96,7 @@ CASES: dict[str, Case] = {
         True, SHOWN, tuple({**r, "image": data_uri(png(8, 6))} for r in ROWS), changes=False
     ),
     "ignore": Case(["id"]),
+    "select": Case(["question", "chosen", "rejected"]),
     "allow_rendered": Case(True, rows=tuple(RENDERED)),
     "on_error": Case("skip"),
     "max_errors": Case("1%"),

@@ -11,14 +11,18 @@ import yaml
 from fmtkit.core import runner as runners
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
-from fmtkit.training.config.class_arguments import fields_of
+from fmtkit.training.config.class_arguments import UNKNOWN, fields_of
 from fmtkit.training.planning import plan as planning
+from fmtkit.training.planning import visible_gpus
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from pages import from_trl
 
 DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
 """The configs of TRL's documents, each named METHOD-WHAT.yaml."""
+RECIPES = DOCUMENTS.with_name("recipes")
+"""Configs in the shape of public recipes, named in the same way."""
+REQUIRED = ("output_dir", "reward_funcs")
 METHODS = ("sft", "dpo", "reward", "kto", "grpo", "rloo")
 MODEL = "model_name_or_path: Qwen/Qwen2.5-0.5B\n"
 PAIRS = MODEL + "dataset_name: trl-lib/ultrafeedback_binarized\n"
@@ -133,6 +137,8 @@ def test_a_template_file_is_the_template_and_a_tokenizer_is_refused_by_its_key()
         ("log_with", "report_to"),
         ("optimize_cuda_cache", "torch_empty_cache_steps"),
         ("use_liger", "use_liger_kernel"),
+        ("response_length", "max_completion_length"),
+        ("num_ppo_epochs", "num_iterations"),
     ],
 )
 def test_a_former_name_is_answered_with_the_present_one(former, present):
@@ -149,6 +155,77 @@ def test_the_line_of_a_translated_key_is_that_of_the_key_in_the_file(tmp_path):
 
 def test_a_single_gpu_is_accelerates_single_profile():
     assert load(PAIRS + "accelerate_config: single_gpu\n").get("accelerate_config") == "single"
+
+
+HERE = {
+    "chatml.jinja": "{% for m in messages %}{{ m['content'] }}{% endfor %}",
+    "stories.jsonl": '{"text": "x"}\n',
+    "more.jsonl": '{"text": "y"}\n',
+    "pairs.jsonl": '{"prompt": "p", "chosen": "a", "rejected": "b"}\n',
+    "rewards.py": "def code_reward(completions, **_): ...\ndef code_format_reward(completions, **_): ...\n",
+}
+"""What the recipes name beside the hub."""
+
+
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_plans(file, tmp_path, monkeypatch):
+    for name, text in HERE.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    method = file.stem.partition("-")[0]
+    plan = planning.plan(config.load(file, [f"rl={method}"]))
+    assert (plan.missing, plan.method) == ((), method)
+    assert not any("needed to train" in note for note in plan.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_recipe_is_one_that_trls_parser_takes(file):
+    """A recipe that TRL refuses would prove nothing; what is left over are words of accelerate."""
+    import importlib
+
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
+
+    method = file.stem.partition("-")[0]
+    module, _, name = runners.find(method).config.partition(":")
+    own = getattr(importlib.import_module(module), name)
+    script = ScriptArguments
+    if method in ("grpo", "rloo"):
+        script = importlib.import_module(f"trl.scripts.{method}").__dict__[
+            f"{method.upper()}ScriptArguments"
+        ]
+    parser = TrlParser([script, own, ModelConfig, DatasetMixtureConfig])
+    command = ["--config", str(file), "--use_cpu", "--bf16", "false"]
+    *_, left = parser.parse_args_and_config(command, return_remaining_strings=True)
+    names = {word.removeprefix("--") for word in left if word.startswith("--")}
+    assert names <= {"accelerate_config", "num_processes", "main_process_port"}
+
+
+def test_every_default_of_trl_may_be_written_out():
+    """What a file says that TRL does anyway changes nothing, so that it is never refused."""
+    for method in METHODS:
+        fields = fields_of(runners.find(method).config).fields
+        known = {
+            name: field.default
+            for name, field in fields.items()
+            if field.default is not UNKNOWN and not (name == "do_train" or name in REQUIRED)
+        }
+        assert len(known) > 100
+        values = yaml.safe_load(PAIRS) | known
+        planning.plan(config.load(values, [f"rl={method}"]), partial=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("hub_token", "HF_TOKEN"),
+        ("parallelism_config", "context_parallel_size"),
+        ("teacher_model_revision", "teacher_model_init_kwargs"),
+    ],
+)
+def test_arguments_that_are_said_elsewhere_are_answered(key, answer):
+    with pytest.raises(FmtkitError, match=f"no key named '{key}'; .*{answer}"):
+        load(PAIRS + f"{key}: x\n")
 
 
 @pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.stem)
@@ -178,10 +255,35 @@ def test_a_folder_of_configs_is_planned_with_a_line_each(tmp_path):
     assert last == "1 of 2 plan"
 
 
-def test_a_command_of_trl_is_answered_with_that_of_fmtkit():
-    done = fmtkit("sft", "--config", "x.yaml")
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("sft --config x.yaml", "run: fmtkit train x.yaml --method sft\n"),
+        ("trl dpo --config x.yaml", "run: fmtkit train x.yaml --method dpo\n"),
+        (
+            "kto --config x.yaml --learning-rate 1e-6 --no_bf16 --use_peft --report_to a b",
+            "run: fmtkit train x.yaml --method kto --set learning_rate=1e-6 --set bf16=false "
+            "--set use_peft=true --set report_to='[a, b]'\n",
+        ),
+        (
+            "sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name=stanfordnlp/imdb --num_processes 4",
+            "write its options as lines of a file (model_name_or_path: Qwen/Qwen2.5-0.5B; dataset_name: "
+            "stanfordnlp/imdb; num_processes: 4), then run: fmtkit train FILE --method sft\n",
+        ),
+        ("grpo", "run: fmtkit train FILE --method grpo\n"),
+    ],
+)
+def test_a_command_of_trl_is_answered_with_that_of_fmtkit(command, answer):
+    done = fmtkit(*command.split())
     assert done.returncode == 2
-    assert "fmtkit train FILE --method sft" in done.stderr
+    assert answer in " ".join(done.stderr.replace("\u2502", "").split()) + "\n"
+
+
+def test_a_command_of_trl_that_is_answered_shows_no_token():
+    done = fmtkit(
+        "sft", "--model_name_or_path", "a/b", "--hub_token", "hf_abcdefghijklmnopqrstuvwxyz01"
+    )
+    assert "hf_abc" not in done.stderr
 
 
 def test_the_column_of_text_is_renamed_unless_it_has_that_name_already():
@@ -327,20 +429,147 @@ def test_keys_of_trl_may_be_set_on_the_command_line():
 
 
 @pytest.mark.parametrize("key", ["dataset_config", "dataset_train_split", "dataset_test_split"])
-@pytest.mark.parametrize("rest", ["", "datasets: [{path: a/b}]\n"])
-def test_keys_of_a_dataset_are_refused_by_name_without_one(key, rest):
+def test_keys_of_a_dataset_are_refused_by_name_without_one(key):
     with pytest.raises(
         FmtkitError, match=rf"{key}: 'main' belongs to dataset_name.*of an entry of"
     ):
-        load(MODEL + rest + f"{key}: main\n")
+        load(MODEL + f"{key}: main\n")
 
 
-def test_columns_and_shares_of_a_mixture_are_refused_with_what_to_write():
-    text = MODEL + "datasets: [{path: a/b, columns: [prompt]}, {path: c/d, fraction: 0.5}]\n"
-    with pytest.raises(FmtkitError) as caught:
-        load(text)
-    assert "datasets.0.columns: a list, which TRL keeps of all columns" in str(caught.value)
-    assert "datasets.1.fraction: TRL reads it as a share of the mixture" in str(caught.value)
+@pytest.mark.parametrize("key", ["dataset_train_split", "dataset_test_split"])
+def test_a_split_that_a_mixture_does_not_have_is_refused_by_its_name(key):
+    text = MODEL + "datasets: [{path: a/b}]\n"
+    with pytest.raises(FmtkitError, match=rf"{key}: 'main' belongs to dataset_name"):
+        load(text + f"{key}: main\n")
+    # TRL names the splits of a mixture so.
+    only = {"dataset_train_split": "train", "dataset_test_split": "test"}[key]
+    assert load(text + f"{key}: {only}\n").datasets == ({"path": "a/b"},)
+
+
+def test_a_mixture_is_read_and_a_name_beside_it_is_not_as_in_trl():
+    text = MODEL + "dataset_name: a/b\ndataset_config: main\ndatasets: [{path: c/d}]\n"
+    read = load(text)
+    assert read.datasets == ({"path": "c/d"},)
+    for said in ("dataset_name: a/b is not read", "dataset_config: main is not read"):
+        assert any(note.startswith(said) for note in read.notes)
+    # In other files neither is known to win.
+    with pytest.raises(FmtkitError, match="dataset_name and datasets are the same"):
+        load("base_model: a/b\ndataset_name: a/b\ndatasets: [{path: c/d}]\n")
+
+
+def test_columns_and_shares_of_a_mixture_are_those_of_trl():
+    text = MODEL + "datasets: [{path: a/b, columns: [prompt], fraction: 3}, {path: c/d}]\n"
+    assert load(text).datasets[0] == {"path": "a/b", "select": ["prompt"], "mixture_share": 3}
+    with pytest.raises(FmtkitError, match="mixture_share: all entries of datasets have one"):
+        plan_of(text, "sft")
+    # In other files `fraction` is one of the rows of its source, and `columns` gives new names.
+    ours = "base_model: a/b\ndatasets: [{path: a/b, fraction: 0.5, columns: {text: story}}]\n"
+    assert load(ours).datasets[0].keys() == {"path", "fraction", "columns"}
+    renamed = MODEL + "datasets: [{path: a/b, columns: {text: story}}]\n"
+    assert load(renamed).datasets[0]["columns"] == {"text": "story"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("{path: a/b, fraction: 0.5, weight: 2}", "weight: the size of a mixture"),
+        ("{path: a/b, fraction: 0}", "0 of every entry leaves no row"),
+        ("{path: a/b, fraction: -1}", "is not a number from 0"),
+        ("{path: a/b, fraction: 1, mixture_share: 2}", "fraction and mixture_share differ"),
+        ("{path: a/b, columns: [a, 1]}", "datasets.0.select: "),
+    ],
+)
+def test_a_mixture_that_cannot_be_is_refused(more, said):
+    with pytest.raises(FmtkitError, match=re.escape(said)):
+        plan_of(MODEL + f"datasets: [{more}]\n", "sft")
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "value"),
+    [
+        ("lr_scheduler_kwargs: '{\"min_lr\": 1e-6}'", "lr_scheduler_kwargs", {"min_lr": 1e-6}),
+        ("model_init_kwargs: '{\"use_cache\": false}'", "model_init_kwargs", {"use_cache": False}),
+        (
+            "gradient_checkpointing_kwargs: '{\"use_reentrant\": false}'",
+            "gradient_checkpointing_kwargs",
+            {"use_reentrant": False},
+        ),
+        ("packing: 'yes'", "sample_packing", True),
+        ("bf16: 'false'", "bf16", False),
+        ("num_train_epochs: '3'", "num_epochs", 3),
+        ("learning_rate: '2e-5'", "learning_rate", 2e-5),
+        ("dataset_kwargs: '{\"skip_prepare_dataset\": true}'", "skip_prepare_dataset", True),
+        ("use_peft: 'true'", "adapter", "lora"),
+        ("max_length: 'null'", "trainer_args", {"max_length": None}),
+        ("report_to: none", "report_to", "none"),
+    ],
+)
+def test_text_in_quotes_is_read_as_trls_parser_reads_it(written, key, value):
+    assert load(PAIRS + written + "\n").get(key) == value
+
+
+def test_text_that_is_no_value_of_its_key_is_refused_at_it():
+    with pytest.raises(FmtkitError, match=r"lr_scheduler_kwargs: '\{\"a\": ' is not JSON"):
+        load(PAIRS + "lr_scheduler_kwargs: '{\"a\": '\n")
+    with pytest.raises(FmtkitError, match="learning_rate: 'fast' is not a number"):
+        load(PAIRS + "learning_rate: fast\n")
+    with pytest.raises(FmtkitError, match="sample_packing: 'true' is not true or false"):
+        load("base_model: a/b\nsample_packing: 'true'\n")
+
+
+@pytest.mark.parametrize("key", ["eval_strategy", "save_strategy", "logging_strategy", "report_to"])
+def test_an_unquoted_no_is_answered_with_the_quotes_that_trl_needs(key):
+    word = "none" if key == "report_to" else "no"
+    with pytest.raises(FmtkitError, match=f'TRL refuses false; write {key}: "{word}"'):
+        load(PAIRS + f"{key}: no\n")
+    assert load(PAIRS + f'{key}: "{word}"\n').get(key) == word
+
+
+def test_former_names_are_errors_where_they_are_other_names_and_noted_where_they_are_keys():
+    for former, present in (
+        ("max_seq_length", "max_length"),
+        ("evaluation_strategy", "eval_strategy"),
+    ):
+        with pytest.raises(FmtkitError, match=f"no key named '{former}'; it is {present} now"):
+            load(PAIRS + f"{former}: 1\n")
+    read = load(PAIRS + "warmup_ratio: 0.1\ntorch_dtype: bfloat16\n")
+    assert (read.get("warmup_ratio"), read.get("torch_dtype")) == (0.1, "bfloat16")
+    assert any(
+        "torch_dtype is a former name, which TRL refuses (it is dtype now)" in n for n in read.notes
+    )
+
+
+def test_one_key_under_two_names_may_have_one_value():
+    read = load(PAIRS + "max_length: 512\ncutoff_len: 512\n")
+    assert read.get("sequence_len") == 512
+    assert any("cutoff_len and max_length are the same key" in note for note in read.notes)
+    with pytest.raises(
+        FmtkitError, match="cutoff_len and max_length are the same key, with two values: 9 and 8"
+    ):
+        load(PAIRS + "max_length: 8\ncutoff_len: 9\n")
+
+
+def test_rewards_of_trls_scripts_are_found_by_their_names():
+    text = (
+        PAIRS
+        + "reward_funcs: [get_soft_overlong_punishment, my_lib.rewards.f, reasoning_accuracy_reward]\n"
+    )
+    assert load(text, "rl=grpo").get("trl.reward_funcs") == [
+        {"fmtkit.rewards.length_cap": {"cap": 1280, "buffer": 256}},
+        "my_lib.rewards.f",
+        "trl.rewards.reasoning_accuracy_reward",
+    ]
+
+
+def test_the_punishment_of_trls_scripts_is_that_of_fmtkits_reward():
+    from trl.rewards import get_soft_overlong_punishment
+
+    from fmtkit.rewards import length_cap
+
+    theirs = get_soft_overlong_punishment(max_completion_len=1280, soft_punish_cache=256)
+    ids = [[1] * count for count in (1, 1023, 1024, 1025, 1100, 1279, 1280, 1281, 5000)]
+    ours = length_cap(cap=1280, buffer=256)
+    assert ours(completions=ids, completion_ids=ids) == theirs(completion_ids=ids)
 
 
 def test_a_template_may_be_that_of_a_folder(tmp_path):
@@ -358,11 +587,23 @@ def test_profiles_of_trl_are_those_of_fmtkit(name):
     )
 
 
-def test_the_first_version_of_fsdp_is_refused_with_the_second():
-    with pytest.raises(
-        FmtkitError, match="fsdp1: FSDP's first version is not supported; write fsdp2"
-    ):
-        load(PAIRS + "accelerate_config: fsdp1\n")
+def test_the_first_version_of_fsdp_is_run_as_the_second_and_that_is_said():
+    plan = plan_of(PAIRS + "accelerate_config: fsdp1\n", "sft")
+    assert plan.launch.profile == "accelerate, fsdp2"
+    assert any("FSDP version 1 is deprecated; this runs version 2" in note for note in plan.notes)
+
+
+def test_files_by_split_are_those_of_the_split_of_the_entry():
+    files = "data_files: {train: a.jsonl, held: [b.jsonl, c.jsonl]}"
+    read = load(
+        MODEL + f"datasets: [{{path: json, {files}, split: 'held[:5]'}}, {{path: json, {files}}}]\n"
+    )
+    assert read.datasets == (
+        {"path": "json", "data_files": ["b.jsonl", "c.jsonl"], "split": "train[:5]"},
+        {"path": "json", "data_files": "a.jsonl", "split": "train"},
+    )
+    with pytest.raises(FmtkitError, match="no files of split 'test'; it has those of train, held"):
+        load(MODEL + f"datasets: [{{path: json, {files}, split: test}}]\n")
 
 
 def test_what_trls_scripts_never_read_is_a_note_or_refused():
@@ -401,14 +642,77 @@ def test_every_key_of_trls_scripts_has_an_answer_on_the_page():
     assert (Path(__file__).parents[1] / page[0]).read_text(encoding="utf-8") == text
 
 
-def test_variables_and_workarounds_of_trls_files_are_refused_with_what_to_do():
-    with pytest.raises(
-        FmtkitError, match=r"env: .* cannot be honoured: set variables in the shell"
-    ):
-        load(PAIRS + "env: {A: b}\n")
+def test_variables_of_a_file_are_those_of_the_training_processes():
+    plan = plan_of(PAIRS + "env: {NCCL_DEBUG: INFO, TOKENIZERS_PARALLELISM: false, A: 1}\n", "sft")
+    expected = {"NCCL_DEBUG": "INFO", "TOKENIZERS_PARALLELISM": False, "A": 1}
+    assert plan.arguments.values("environment") == expected
+    hidden = plan_of(PAIRS + "env: {CUDA_VISIBLE_DEVICES: ''}\naccelerate_config: zero2\n", "sft")
+    assert visible_gpus.visible(visible_gpus.of_run(hidden.arguments)) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("HF_TOKEN: abc", "env.HF_TOKEN looks like a secret"),
+        ("WANDB_API_KEY: abc", "env.WANDB_API_KEY looks like a secret"),
+        ("A: 'https://me:secret1@host/x'", "env.A looks like a secret"),
+        ("PYTHONPATH: x", "env.PYTHONPATH is set by fmtkit"),
+        ("LOCAL_RANK: 1", "env.LOCAL_RANK is set by torchrun"),
+        ("ACCELERATE_MIXED_PRECISION: bf16", "env.ACCELERATE_MIXED_PRECISION is set by torchrun"),
+        ("A: [1]", "env.A takes a string"),
+        ("A: null", "env.A takes a string"),
+        ("A B: x", "env.A B is no name"),
+    ],
+)
+def test_variables_that_a_file_may_not_set_are_refused_by_name(written, said):
+    with pytest.raises(FmtkitError, match=re.escape(said)) as caught:
+        plan_of(PAIRS + f"env: {{{written}}}\n", "sft")
+    assert "secret1" not in str(caught.value)
+
+
+def test_workarounds_of_trls_files_are_refused_with_what_to_do():
     with pytest.raises(FmtkitError, match=r"ignore_bias_buffers: True cannot be honoured"):
         load(PAIRS + "ignore_bias_buffers: true\n")
     assert load(PAIRS + "ignore_bias_buffers: false\nenv: {}\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        ("num_processes: 2\n", "--master-port=29501"),
+        ("deepspeed: {zero_optimization: {stage: 2}}\n", "--master-port=29501"),
+    ],
+)
+def test_processes_meet_at_the_port_of_the_file(more, part):
+    plan = plan_of(PAIRS + "main_process_port: 29501\n" + more, "sft")
+    assert part in plan.launch.command
+    assert "--standalone" not in plan.launch.command
+
+
+def test_a_profile_and_a_file_of_accelerate_get_the_port(tmp_path):
+    profile = plan_of(PAIRS + "main_process_port: 29501\naccelerate_config: zero3\n", "sft")
+    assert profile.launch.accelerate["main_process_port"] == 29501
+    (tmp_path / "mine.yaml").write_text("num_processes: 2\n")
+    named = f"main_process_port: 29501\naccelerate_config: {tmp_path / 'mine.yaml'}\n"
+    assert "--main_process_port=29501" in plan_of(PAIRS + named, "sft").launch.command
+    alone = plan_of(PAIRS + "main_process_port: 29501\n", "sft")
+    assert any("one process meets no other" in note for note in alone.launch.notes)
+    with pytest.raises(FmtkitError, match="main_process_port: 70000: takes a number"):
+        plan_of(PAIRS + "main_process_port: 70000\n", "sft")
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("mixed_precision", "write bf16: true"),
+        ("num_machines", "accelerate file of your own"),
+        ("config_file", "accelerate_config"),
+        ("gpu_ids", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_words_of_accelerates_command_are_answered_with_keys(key, answer):
+    with pytest.raises(FmtkitError, match=f"no key named '{key}'; .*{answer}"):
+        load(PAIRS + f"{key}: 1\n")
 
 
 def test_the_masks_of_trl_are_asked_for_and_the_plan_says_what_inspect_shows():

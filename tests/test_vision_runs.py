@@ -207,6 +207,21 @@ def test_what_cannot_be_done_is_refused_before_anything_is_converted(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [{}, {"max_length": 64}, {"max_length": None}])
+def test_a_file_of_trl_with_images_trains_whatever_its_length(
+    length: dict[str, Any], vision_model: Models, tmp_path: Path, capfd: Any
+) -> None:
+    """TRL's scripts cut rows by default; of rows with images nobody asked for that."""
+    ours = yaml.safe_load(config_of(tmp_path, vision_model("llava"), "sft", EACH).read_text())
+    names = {"base_model": "model_name_or_path", "micro_batch_size": "per_device_train_batch_size"}
+    own = ("sequence_len", "adapter")
+    keys = {names.get(name, name): value for name, value in ours.items() if name not in own}
+    file = tmp_path / "trl.yaml"
+    file.write_text(yaml.safe_dump({**keys, **length}))
+    assert (trained(file, capfd) / "processor_config.json").is_file()
+
+
 def test_images_for_a_text_model_are_refused(model: str, tmp_path: Path) -> None:
     with pytest.raises(
         FmtkitError, match=r"base_model: the rows have images, and .* takes text only"

@@ -25,6 +25,17 @@ fmtkit train config.yaml --method dpo
 fmtkit train configs/ --method dpo --dry-run      # a line for each config of a folder
 ```
 
+| TRL | fmtkit |
+|---|---|
+| `trl dpo --config dpo.yaml` | `fmtkit train dpo.yaml --method dpo` |
+| `trl dpo --config dpo.yaml --learning_rate 1e-6 --use_peft` | `fmtkit train dpo.yaml --method dpo --set learning_rate=1e-6 --set use_peft=true` |
+| `trl sft --model_name_or_path M --dataset_name D` | these two as lines of a file, and `fmtkit train FILE --method sft` |
+| `accelerate launch --config_file F trl/scripts/dpo.py ...` | `accelerate_config: F` in the file |
+| `trl sft --accelerate_config zero2 --num_processes 4` | `accelerate_config: zero2` and `num_processes: 4` in the file |
+| `trl vllm-serve --model M` | `fmtkit vllm-serve FILE`, which takes the model of the config |
+
+`fmtkit dpo ...` and `fmtkit trl dpo ...` are answered with such a line.
+
 A file is TRL's if it has one of {marks} and none of {axolotl}; the plan says so. In such a file the keys and defaults are
 those of TRL's scripts; in any other they are those of axolotl and fmtkit ([coming from axolotl](from-axolotl.md)).
 `--set KEY=VALUE` takes TRL's keys too. A key that changes what is trained and cannot be honoured is refused by its name.
@@ -47,7 +58,11 @@ _DIFFERENCES = """
 | `test_split_size` takes rows of `datasets` | whole prompts, of `dataset_name` too; `split_by: rows` splits rows | an evaluation on prompts that were trained on proves little |
 | `output_dir` gets the model and its checkpoints | it is the run folder: `checkpoints/` and `model/` are in it, beside the plan and the metrics | a run can be looked at and resumed |
 | `dataset_streaming` streams | the data is converted to files once | the same rows are trained on |
-| `get_soft_overlong_punishment` is a reward by its bare name | name a function of your own | TRL's makes a function of two fixed numbers |
+| `fraction` takes the first rows of each dataset | as many, drawn by the seed (`mixture_share`) | the first rows are seldom like the others |
+| `env` sets variables for all that TRL does | for the training processes; a secret is refused | the run folder keeps the config |
+| `eval_strategy: no` without quotes is an error | the same, with the line to write | YAML reads it as false |
+| a former name (`max_seq_length`) ends in an error of accelerate's | the present name, at the line of the key | |
+| a row of images that is longer than `max_length` is cut | left out and counted | the trainer fails at half an image |
 
 ## Keys of TRL's scripts
 
@@ -74,8 +89,12 @@ def text() -> str:
     return (
         f"{NOTICE}{head}{table(('the file has', 'methods', 'key', 'value'), _defaults())}{_DIFFERENCES}"
         f"{table(('key', 'default of TRL', 'here'), _keys())}\n"
-        "An entry of `datasets` has `path`, `name`, `data_dir`, `data_files` and `split` as in TRL; a list of "
-        "`columns` and a `fraction` are refused, since they mean something else here.\n\n"
+        "An entry of `datasets` has `path`, `name`, `data_dir`, `data_files` and `split` as in TRL; its list of "
+        "`columns` is `select` here, and its `fraction` is `mixture_share`: in files that are not TRL's `columns` "
+        "gives columns other names, and `fraction` is a share of one dataset. Beside `datasets`, `dataset_name` is "
+        "not read, as in TRL.\n\n"
+        "A value in quotes is read as TRL's parser reads it: `'{\"min_lr\": 1e-6}'` is a mapping, `'true'` a switch, "
+        "`'2e-5'` a number, `'null'` nothing.\n\n"
         "## Former names\n\nKeys of other tools and of former versions are answered with what to write:\n\n"
         f"{table(('key', 'answer'), ((code(name), said) for name, said in former))}\n"
         f"The defaults are those of {made_from()}.\n"

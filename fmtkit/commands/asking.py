@@ -50,7 +50,7 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
     Raises KeyboardInterrupt at Ctrl-C or the end of the input, and what opening sources raises.
     """
     from fmtkit.converting.conversions import open_named
-    from fmtkit.converting.ignoring import without
+    from fmtkit.converting.ignoring import selected, without
     from fmtkit.converting.preparation import sample_of
     from fmtkit.formats import registry
 
@@ -62,7 +62,7 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
     if not held or len({tuple(_names(rows)) for _, rows in held}) > 1:
         return None
     source, whole = held[0]
-    sample = without(whole, given.ignore)
+    sample = without(whole, selected(given, [whole]).ignore)
     _print(f"The first rows of {source.name}:")
     for line in _rows(sample[:SHOWN]):
         _print(line, indent=2, cut=True)

@@ -94,12 +94,15 @@ class QuickGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command; one that is here by another name, or a method, is answered with fmtkit's."""
         if args and self.get_command(ctx, args[0]) is None:
+            from fmtkit.commands import trl_words
             from fmtkit.core import runner
 
             if args[0] in INSTEAD:
                 ctx.fail(f"No such command '{args[0]}': {INSTEAD[args[0]]}")
-            if args[0] in runner.shipped_names():
-                ctx.fail(f"No such command '{args[0]}'; run: fmtkit train FILE --method {args[0]}")
+            # `trl dpo ...` with fmtkit's name before it, or in place of its own.
+            words = args[1:] if args[0] == "trl" else args
+            if words and words[0] in runner.shipped_names():
+                ctx.fail(f"No such command '{args[0]}'; {trl_words.answer(words)}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -99,6 +99,12 @@ class SourceOptions(Options):
         default=(),
         keys=("datasets.ignore", "ignore"),
     )
+    select: tuple[str, ...] = option(
+        NAMES,
+        "Source columns to read, as if there were no others: A,B; --where may name any.",
+        default=(),
+        keys=("datasets.select",),
+    )
     where: str | None = option(
         TEXT,
         "SQL expression over the source's columns, such as \"score > 3 and lang = 'en'\"; rows of which it "

@@ -1,7 +1,8 @@
-"""Ignoring: source columns, and keys of messages, that the user says are not needed (`--ignore`)."""
+"""Ignoring: source columns, and keys of messages, that the user does not need (`--ignore`, `--select`)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmtkit.columns.kinds import DialogKind
 from fmtkit.converting.type_options import TypeOptions
@@ -10,12 +11,30 @@ from fmtkit.core.message_keys import MESSAGE_KEYS
 from fmtkit.formats.registry import Converter
 
 if TYPE_CHECKING:
-    from fmtkit.converting.convert_options import RowOptions
+    from fmtkit.converting.convert_options import RowOptions, SourceOptions
 
 Row = Mapping[str, Any]
+_Options = TypeVar("_Options", bound="SourceOptions")
 
 OF_MESSAGES = "[]."
 """Between a column of messages and a key of them, as in `messages[].rating`."""
+
+
+def selected(settings: _Options, samples: Iterable[Sequence[Row]]) -> _Options:
+    """Return the options with every column ignored that `select` does not name.
+
+    Raises OptionError where it names what no row has.
+    """
+    if not settings.select:
+        return settings
+    seen = dict.fromkeys(name for rows in samples for row in rows for name in row)
+    for name in settings.select:
+        if seen and name not in seen:
+            near = near_match(name, seen)
+            hint = f"did you mean {near!r}?" if near else f"the columns are {', '.join(seen)}"
+            raise OptionError(f"--select {name}: no row has that column; {hint}")
+    others = [name for name in seen if name not in {*settings.select, *settings.ignore}]
+    return replace(settings, ignore=(*settings.ignore, *others))
 
 
 def without(rows: Iterable[Row], ignored: Sequence[str]) -> list[Row]:

@@ -36,7 +36,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.fusing import Fusion
-from fmtkit.converting.ignoring import check_ignored, without
+from fmtkit.converting.ignoring import check_ignored, selected, without
 from fmtkit.converting.image_loading import ImageLoader
 from fmtkit.converting.image_stage import ImageStage
 from fmtkit.converting.joined_rows import ROWS, JoinedSource
@@ -237,7 +237,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
         UnknownNameError, OptionError, ColumnMismatchError: if type, options and columns do not fit.
         SourceError: if a source cannot be read.
     """
-    settings = _typed(settings, opened)
+    settings = _typed(selected(settings, map(sample_of, opened)), opened)
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
     sources = _as_joined(opened, name)
     if name.function:

@@ -16,7 +16,7 @@ from fmtkit.converting.conversions import open_named
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.fits import Fit
-from fmtkit.converting.ignoring import without
+from fmtkit.converting.ignoring import selected, without
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.rendered_texts import rendered_as
@@ -306,7 +306,9 @@ def _open(source: object, options: InspectOptions) -> Opened:
     # An inspection reports no hash of its sources.
     sources = tuple(open_named(source, options, "never"))
     check_places(sources, None, options)
-    samples = tuple(without(preparation.sample_of(one), options.ignore) for one in sources)
+    whole = [preparation.sample_of(one) for one in sources]
+    ignored = selected(options, whole).ignore
+    samples = tuple(without(sample, ignored) for sample in whole)
     paths = [one.given for one in sources]
     fits = tuple(detection.detect(sample, options.method) for sample in samples)
     guesses = tuple(

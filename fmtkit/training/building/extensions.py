@@ -38,7 +38,7 @@ def install(trainer: Any, work: Job) -> None:
     for one in named(CALLBACKS, work.setting(CALLBACKS)):
         callback = _made(CALLBACKS, one, places, trainer)
         _check_callback(one, callback)
-        _guard(one.path, callback)
+        _guard(one.path, callback, trainer)
         trainer.add_callback(callback)
         # The trainer sent this event before there was a trainer that the callback could be given.
         callback.on_init_end(trainer.args, trainer.state, trainer.control, model=trainer.model)
@@ -129,16 +129,24 @@ def _check_callback(one: Named, callback: Any) -> None:
         )
 
 
-def _guard(path: str, callback: Any) -> None:
-    """Let what a callback raises end the run with its name and line, between two steps where that can be."""
+def _guard(path: str, callback: Any, trainer: Any) -> None:
+    """Let what a callback raises end the run with its name and line, between two steps where that can be.
+
+    Its events get the reference as well: some of TRL's change it, and get it from a trainer of their own.
+    """
     failed: list[str] = []
 
     def guarded(event: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        kinds = {one.kind for one in inspect.signature(call).parameters.values()}
+        takes_more = inspect.Parameter.VAR_KEYWORD in kinds
+
         @wraps(call)
         def calling(*values: Any, **given: Any) -> Any:
             if failed:
                 # The checkpoint that is saved after a failure has events too.
                 return None
+            if takes_more and hasattr(trainer, "ref_model"):
+                given.setdefault("ref_model", trainer.ref_model)
             try:
                 return call(*values, **given)
             except Exception as error:

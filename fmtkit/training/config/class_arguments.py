@@ -15,6 +15,7 @@ from fmtkit.training.config.trainer_source import UNKNOWN, Class, find_class, in
 
 REMOVED: dict[str, str] = {
     "evaluation_strategy": "it is eval_strategy now",
+    "generate_during_eval": "write generate_samples: N, which is shown in the run's page",
     "group_by_length": "it is train_sampling_strategy='group_by_length' now",
     "include_tokens_per_second": "metrics.jsonl has tokens per second",
     "logging_dir": "set the environment variable TENSORBOARD_LOGGING_DIR",
@@ -25,6 +26,7 @@ REMOVED: dict[str, str] = {
     "rpo_alpha": "write loss_type: [sigmoid, sft] and loss_weights: [1.0, ALPHA]",
     "save_safetensors": "nothing else is written",
     "tokenizer": "it is processing_class now, and fmtkit passes it",
+    "wandb_log_unique_prompts": "it is log_unique_prompts now",
     "warmup_ratio": "it is warmup_steps below 1 now",
 }
 """Arguments that older versions had, and what to write instead."""

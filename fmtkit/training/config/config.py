@@ -135,7 +135,7 @@ def load(
     given, overrides = trl_files.with_overrides(file.values, overrides)
     for changed_name in [one for one in given if given[one] is not file.values.get(one)]:
         lines.pop(changed_name, None)
-    values = trl_files.translated(given, lines, method, problems)
+    values = trl_files.translated(given, lines, method, problems, notes)
     settings = dict(_settings(values, lines, problems, notes))
     for override in overrides:
         changed = _override(override, settings)
@@ -274,7 +274,7 @@ def _settings(
     raw: Mapping[str, object], lines: dict[str, int], problems: Problems, notes: list[str]
 ) -> Iterator[tuple[str, Setting]]:
     """Yield every key with its dotted name; collect those that are unknown or written twice."""
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, object]] = {}
     for written, value in _flat(raw, problems):
         name = aliases().get(written, written)
         if value is None:
@@ -286,8 +286,15 @@ def _settings(
         with problems.collecting("unknown_key", written):
             keys.check(written)
             if name in seen:
-                raise OptionError(f"{written} and {seen[name]} are the same key; keep one")
-            seen[name] = written
+                before, other = seen[name]
+                if other != value:
+                    raise OptionError(
+                        f"{written} and {before} are the same key, with two values: {value!r} and "
+                        f"{other!r}; keep one"
+                    )
+                notes.append(f"{written} and {before} are the same key, with the same value")
+                continue
+            seen[name] = written, value
             if written in lines:
                 lines[name] = lines[written]
             yield name, Setting(value, f"key {written}")

@@ -263,6 +263,12 @@ DATASET_KEYS: tuple[Key, ...] = (
     ),
     Key("fraction", "fraction", "fmtkit", "take this share of the rows"),
     Key(
+        "mixture_share",
+        "amount",
+        "fmtkit",
+        "share of the mixture, beside those of all other entries: as many rows as no entry runs out of",
+    ),
+    Key(
         "shards",
         "count",
         "fmtkit",

@@ -174,9 +174,21 @@ KEYS: tuple[Key, ...] = (
     Key(
         "env",
         "object",
-        "refused",
-        "set variables in the shell: NAME=VALUE fmtkit train FILE",
-        idle=(None, {}),
+        "environment",
+        "variables of the training processes, {NAME: value}; a secret belongs in the shell",
+        "*",
+    ),
+    Key(
+        "disable_tqdm",
+        "bool",
+        "nothing",
+        "fmtkit shows the progress itself, where its output is a terminal",
+    ),
+    Key(
+        "logging_nan_inf_filter",
+        "bool",
+        "nothing",
+        "a loss that is not a number is logged as it is, and ends the run",
     ),
     Key(
         "ignore_bias_buffers",
@@ -405,6 +417,12 @@ KEYS: tuple[Key, ...] = (
         is_path=True,
     ),
     Key("num_processes", "count", "launch", "training processes"),
+    Key(
+        "main_process_port",
+        "count",
+        "launch",
+        "port at which several training processes meet; default: a free one, or that of accelerate",
+    ),
     Key(
         "deepspeed",
         "text or object",

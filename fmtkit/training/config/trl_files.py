@@ -10,7 +10,7 @@ from typing import cast
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
-from fmtkit.training.config import trl_defaults
+from fmtkit.training.config import trl_defaults, trl_sources, trl_values
 from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.yaml_file import parse
@@ -28,7 +28,7 @@ MARKS = frozenset(
 )
 """Keys that TRL's files have and axolotl's do not."""
 AXOLOTL = frozenset({"base_model", "adapter", "micro_batch_size", "sequence_len", SECTION})
-_PROFILES = {"single_gpu": "single"}
+_PROFILES = {"single_gpu": "single", "fsdp1": "fsdp2"}
 _LORA = {"lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05}
 """The defaults of TRL's ModelConfig, where a file with `use_peft` says nothing else."""
 TOGETHER: dict[str, str] = {
@@ -44,9 +44,11 @@ TOGETHER: dict[str, str] = {
     "use_peft": "`adapter: lora`, or `qlora` with load_in_4bit, with the defaults of ModelConfig",
 }
 """Keys that no table has, since each is read together with others, and what they are here."""
-_OF_ENTRY = {"dataset_config": "name", "dataset_train_split": "split"}
 _REWARDS = frozenset({"accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"})
 """Functions of trl.rewards that TRL's scripts know by their names."""
+_PUNISHMENT = "get_soft_overlong_punishment"
+_OVERLONG = {"fmtkit.rewards.length_cap": {"cap": 1280, "buffer": 256}}
+"""The reward that TRL's scripts make of `_PUNISHMENT`, with the numbers that they give it."""
 
 
 def is_trl(values: Mapping[str, object]) -> bool:
@@ -77,28 +79,34 @@ def with_overrides(
 
 
 def translated(
-    values: Mapping[str, object], lines: dict[str, int], method: object, problems: Problems
+    values: Mapping[str, object],
+    lines: dict[str, int],
+    method: object,
+    problems: Problems,
+    notes: list[str],
 ) -> dict[str, object]:
     """Return the keys of a file with TRL's as fmtkit writes them; `lines` gets the lines of new names."""
-    out = dict(values)
+    out, is_trls = dict(values), is_trl(values)
+    chosen = trl_defaults.runner_of(method)
+    if is_trls:
+        out = trl_values.read(out, chosen, problems, notes)
+        trl_sources.mixture(out, problems, notes)
     with problems.collecting("two_spellings", "use_peft"):
         _adapter(out, lines)
     with problems.collecting("value", "chat_template_path"):
         _template(out, lines)
     with problems.collecting("value", "accelerate_config"):
-        _profile(out)
+        _profile(out, notes)
     with problems.collecting("value", "dataset_kwargs"):
         _prepared(out, lines)
     with problems.collecting("two_spellings", "special_tokens"):
         _tokens(out, lines)
-    _datasets(out, lines)
-    _refuse_alone(out, problems)
-    chosen = trl_defaults.runner_of(method)
-    is_trls = is_trl(values)
+    if trl_sources.KEYS & out.keys():
+        trl_sources.named(out, lines)
+        trl_sources.refuse_alone(out, problems)
     if is_trls:
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
             _reward_model(out, lines, chosen)
-        _entries(out, problems)
     else:
         _refuse_mixed(out, chosen, problems)
     with problems.collecting("two_spellings", SECTION):
@@ -152,15 +160,11 @@ def _template(out: dict[str, object], lines: dict[str, int]) -> None:
     _put(out, lines, "chat_template", path, "chat_template_path")
 
 
-def _profile(out: dict[str, object]) -> None:
+def _profile(out: dict[str, object], notes: list[str]) -> None:
     """Read the names of TRL's accelerate configs, most of which are those of fmtkit's profiles."""
     name = out.get("accelerate_config")
     if name == "fsdp1":
-        del out["accelerate_config"]
-        raise OptionError(
-            "accelerate_config: fsdp1: FSDP's first version is not supported; write fsdp2, or name an "
-            "accelerate file of your own"
-        )
+        notes.append("accelerate_config: fsdp1: FSDP version 1 is deprecated; this runs version 2")
     if isinstance(name, str):
         out["accelerate_config"] = _PROFILES.get(name, name)
 
@@ -184,50 +188,6 @@ def _prepared(out: dict[str, object], lines: dict[str, int]) -> None:
         )
 
 
-def _refuse_alone(out: dict[str, object], problems: Problems) -> None:
-    """Refuse keys of a dataset without the `dataset_name` that they belong to."""
-    for name in (*_OF_ENTRY, "dataset_test_split"):
-        value = out.pop(name, None)
-        if value is None:
-            continue
-        place = {"dataset_test_split": "split of an entry of test_datasets"}.get(
-            name, f"{_OF_ENTRY.get(name)} of an entry of datasets"
-        )
-        with problems.collecting("unknown_key", name):
-            raise OptionError(
-                f"{name}: {value!r} belongs to dataset_name, which is not read here; write it as {place}"
-            )
-
-
-def _entries(out: dict[str, object], problems: Problems) -> None:
-    """Refuse what an entry of `datasets` says in TRL's files and means otherwise here."""
-    sources = out.get("datasets")
-    if not isinstance(sources, list):
-        return
-    for number, entry in enumerate(sources):
-        if not isinstance(entry, Mapping):
-            continue
-        place = f"datasets.{number}"
-        if isinstance(entry.get("columns"), list):
-            with problems.collecting("value", f"{place}.columns"):
-                raise OptionError(
-                    f"{place}.columns: a list, which TRL keeps of all columns, cannot be honoured: the type "
-                    "says what is read; name columns that are in its way in ignore"
-                )
-        if entry.get("fraction") is not None:
-            with problems.collecting("value", f"{place}.fraction"):
-                raise OptionError(
-                    f"{place}.fraction: TRL reads it as a share of the mixture, here it is one of the rows "
-                    "of the source; write split: train[:25%], or leave it out"
-                )
-    out["datasets"] = [
-        {k: v for k, v in entry.items() if not (k == "columns" and isinstance(v, list))}
-        if isinstance(entry, Mapping)
-        else entry
-        for entry in sources
-    ]
-
-
 def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
     """Put TRL's `eos_token` and `pad_token` among the tokens of the tokenizer."""
     for name in ("eos_token", "pad_token"):
@@ -242,34 +202,11 @@ def _tokens(out: dict[str, object], lines: dict[str, int]) -> None:
         _put(out, lines, "special_tokens", {**before, name: token}, name)
 
 
-def _datasets(out: dict[str, object], lines: dict[str, int]) -> None:
-    """Write `dataset_name` and its config and splits as entries; TRL evaluates on a split of the same."""
-    name = out.get("dataset_name")
-    text = out.get("dataset_text_field")
-    if text == "text" or (name is not None and not out.get("datasets")):
-        out.pop("dataset_text_field", None)
-    is_renamed = text not in (None, "text")
-    written = {key for key in (*_OF_ENTRY, "dataset_test_split") if key in out}
-    evaluates = out.get("eval_strategy") not in (None, "no", False)
-    if name is None or out.get("datasets") or not (written or evaluates or is_renamed):
-        return
-    entry: dict[str, object] = {"path": name}
-    if is_renamed:
-        entry["columns"] = {"text": text}
-    for key, part in _OF_ENTRY.items():
-        value = out.pop(key, None)
-        if value is not None:
-            entry[part] = value
-    test = out.pop("dataset_test_split", None) or "test"
-    held_out = any(out.get(k) for k in ("test_split_size", "val_set_size", "val_size"))
-    if evaluates and not held_out and not {"test_datasets", "eval_datasets"} & out.keys():
-        _put(out, lines, "test_datasets", [{**entry, "split": test}], "dataset_name")
-    del out["dataset_name"]
-    _put(out, lines, "datasets", [entry], "dataset_name")
-
-
 def _reward_model(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:
     model = out.pop("reward_model_name_or_path", None)
+    if model is None and chosen is not None and "rewards" in chosen.needs:
+        # So says the config class of online DPO, whose script makes a reward of it.
+        model = out.pop("reward_model_path", None)
     if model is None or chosen is None:
         return
     if "rewards" not in chosen.needs and "reward_model" not in chosen.needs:
@@ -326,10 +263,14 @@ def _rewards(out: dict[str, object]) -> None:
     if named is None:
         return
     listed = named if isinstance(named, list) else [named]
-    found = [
-        f"trl.rewards.{one}" if isinstance(one, str) and one in _REWARDS else one for one in listed
-    ]
+    found = [_reward(one) for one in listed]
     out[SECTION] = {**cast("Mapping[str, object]", inside), "reward_funcs": found}
+
+
+def _reward(name: object) -> object:
+    if name == _PUNISHMENT:
+        return _OVERLONG
+    return f"trl.rewards.{name}" if isinstance(name, str) and name in _REWARDS else name
 
 
 def _length(out: dict[str, object], lines: dict[str, int], chosen: Runner | None) -> None:

@@ -31,7 +31,7 @@ from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan
 from fmtkit.writing.outputs import Destination, destination, hub_folder
 
-_IN_THE_TRAINER = ("fraction", "weight", "max_samples")
+_IN_THE_TRAINER = ("fraction", "mixture_share", "weight", "max_samples")
 """Keys of a dataset that `fmtkit train` honours while it mixes the converted rows."""
 
 

@@ -32,7 +32,7 @@ from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.config.slices import Slice, choice
 from fmtkit.training.config.user_objects import places_of
-from fmtkit.training.data import data_report
+from fmtkit.training.data import data_report, mixture
 from fmtkit.training.data.convert_first import convert_first
 from fmtkit.training.planning.chat_templates import template_source
 from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
@@ -89,8 +89,6 @@ def prepare(
 
     Where `max_steps` can draw only the first rows of a dataset, only these are converted.
     """
-    train: list[Source] = []
-    evaluation: list[Source] = []
     limits = plan.limits
     first = None if limits is None else limits.first
     entries = [
@@ -99,11 +97,16 @@ def prepare(
     ]
     if first is not None:
         entries = [replace(one, first=first, key={**one.key, "first": first}) for one in entries]
-    for entry in _split(entries, rebuild=rebuild):
-        done = _one(plan, entry, rebuild=rebuild, watching=watching)
-        train.append(done.train)
-        if done.evaluation is not None:
-            evaluation.append(done.evaluation)
+    done = [
+        _one(plan, entry, rebuild=rebuild, watching=watching)
+        for entry in _split(entries, rebuild=rebuild)
+    ]
+    shares = [dataset.entry.get("mixture_share") for dataset in plan.datasets]
+    parts = mixture.in_shares(
+        [(one.train, one.evaluation) for one in done], shares, plan.config.get("val_set_size")
+    )
+    train = [one for one, _ in parts]
+    evaluation = [one for _, one in parts if one is not None]
     for index, dataset in enumerate(plan.test_datasets):
         folder = plan.run / "data" / f"test-{index:02}"
         entry = _entry(plan, dataset, folder, template_text, split=False)
@@ -197,8 +200,7 @@ def _one(plan: Plan, entry: _Entry, *, rebuild: bool, watching: Watching) -> Con
             reason = data_report.why_empty(error, options.max_length, plan.runner.cuts)
             raise OptionError(f"datasets: {dataset.source}: {reason}") from error
         atomic.write_json(key_file, entry.key)
-    weight = _number(dataset.entry.get("weight")) * _number(dataset.entry.get("fraction"))
-    weight *= _share(dataset.entry, _files(folder, "train"))
+    weight = mixture.weight_of(dataset.entry, _files(folder, "train"))
     turns = turns_of(plan.config, dataset)
     held_out = tuple(_files(folder, "validation"))
     files = tuple(_files(folder, "train"))
@@ -248,21 +250,6 @@ def turns_of(config: Config, dataset: DatasetPlan) -> dict[str, object] | None:
     return None if rule == USUAL_TURNS else rule.as_dict()
 
 
-def _share(entry: Mapping[str, object], files: Sequence[str]) -> float:
-    """Return which share of the rows `max_samples` is; the trainer's seed chooses them."""
-    most = entry.get("max_samples")
-    if not isinstance(most, int):
-        return 1.0
-    import pyarrow.parquet as pq
-
-    rows: int = sum(pq.read_metadata(file).num_rows for file in files)
-    return min(most / max(rows, 1), 1.0)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 1.0
-
-
 def _files(folder: Path, split: str) -> list[str]:
     return sorted(str(path) for path in (folder / "data").glob(f"{split}-*.parquet"))
 
@@ -309,9 +296,12 @@ def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> l
     if not specs and with_hub and _is_hub(str(dataset.entry.get("path", ""))):
         specs, _ = specs_of(dataset, selection)
     opened = open_sources(specs, hashed=False) if specs else []
+    selected = said_options(plan.config, dataset.entry).get("select")
     for source in keep_where(opened, where_of(plan.config, dataset)):
         if sample := sample_of(source):
-            return sample
+            if not selected:
+                return sample
+            return [{name: row[name] for name in row if name in selected} for row in sample]
     return []
 
 

@@ -3,7 +3,6 @@
 The plan asks which packages and GPUs are here, the training process asks torch; both say what they leave out.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +16,7 @@ Values = Mapping[str, Any]
 def notes(given: Arguments) -> list[str]:
     """Return which kernels are not available on this machine, and what replaces them."""
     lines: list[str] = []
-    has_cuda = visible_gpus.may_be_there(os.environ)
+    has_cuda = visible_gpus.may_be_there(visible_gpus.of_run(given))
     for adapt, group in ((loading, given.model), (arguments, given.trainer)):
         adapt({a.name: a.value for a in group.values()}, has_cuda=has_cuda, say=lines.append)
     return [f"{note} (on this machine)" for note in lines]

@@ -251,6 +251,23 @@ def check_slices(plan: Plan) -> Iterator[Problem]:
         )
 
 
+@check_config("mixture", "config", "shares of a mixture that not every dataset has")
+def check_mixture(plan: Plan) -> Iterator[Problem]:
+    """Yield datasets without a share of the mixture that others have, or with a size beside it."""
+    shares = {one.name: one.entry.get("mixture_share") for one in plan.datasets}
+    if all(share is None for share in shares.values()):
+        return
+    for one in plan.datasets:
+        if shares[one.name] is None:
+            yield Problem("", "mixture_share: all entries of datasets have one, or none", one.name)
+        for name in ("fraction", "weight", "max_samples"):
+            if one.entry.get(name) is not None:
+                text = f"{name}: the size of a mixture is that of its shares; leave it out"
+                yield Problem("", text, f"{one.name}.{name}")
+    if not any(shares.values()):
+        yield Problem("", "mixture_share: 0 of every entry leaves no row", "datasets")
+
+
 @check_config("source", "files", "datasets whose files do not exist")
 def check_sources(plan: Plan) -> Iterator[Problem]:
     """Yield entries whose local files do not exist, as far as their names show that they are files."""

@@ -1,6 +1,5 @@
 """Checks of the machine: GPUs that a run needs, and packages of its optimizer and trackers."""
 
-import os
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ def find_device(run: Run) -> str | None:
     """Report why a run that needs a GPU cannot have one; the training process asks torch again."""
     plan = run.plan
     what = _needing_cuda(plan)
-    if what is None or visible_gpus.may_be_there(os.environ):
+    if what is None or visible_gpus.may_be_there(visible_gpus.of_run(plan.arguments)):
         return next(
             filter(None, (why(plan) for why in plan.runner.hooks(hooks.LACKING_DEVICE))), None
         )
@@ -145,7 +144,8 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
 def find_processes(run: Run) -> Problem | None:
     """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
-    count, seen = plan.config.get("num_processes"), visible_gpus.visible(os.environ)
+    count = plan.config.get("num_processes")
+    seen = visible_gpus.visible(visible_gpus.of_run(plan.arguments))
     is_here = run.trains_here and plan.launch.is_local and not plan.uses_cpu
     if isinstance(count, int) and is_here and 0 < len(seen) < count:
         return Problem(

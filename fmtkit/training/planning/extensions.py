@@ -1,9 +1,11 @@
 """Checks of the objects that a configuration adds to a trainer by their named paths; none is loaded."""
 
+import ast
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from fmtkit.core.errors import OptionError
+from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config import user_objects
 from fmtkit.training.config.named_objects import (
@@ -21,6 +23,13 @@ from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning.check import Run, check_config, check_run
 from fmtkit.training.planning.resolve import has_evaluation
 from fmtkit.training.planning.run_plan import Plan
+
+_OF_EVALUATION = frozenset({"LogCompletionsCallback", "WeaveCallback"})
+"""Callbacks of TRL that answer prompts of the evaluation rows."""
+_PACKAGES = {"MergeModelCallback": "mergekit", "WeaveCallback": "weave"}
+"""Callbacks of TRL that do nothing without a package."""
+_BUILDS = "create_optimizer"
+"""The beginning of the methods of transformers by which a trainer makes its optimizer."""
 
 
 def signature(key: str, one: Named, places: Sequence[Path]) -> Signature | None:
@@ -53,6 +62,16 @@ def find_callbacks(plan: Plan) -> Iterator[str]:
         fault = taken.problem(one.given, OF_TRAINER)
         if fault is not None:
             yield f"{CALLBACKS}: {one.path} {fault}"
+        if _of_trl(one) in _OF_EVALUATION and not has_evaluation(plan.config):
+            yield (
+                f"{CALLBACKS}: {one.path} answers prompts of the evaluation rows, and there are none; set "
+                "val_set_size or test_datasets, or generate_samples: N for answers in the run's page"
+            )
+
+
+def _of_trl(one: Named) -> str:
+    """Return the name of a class of TRL; empty for others."""
+    return one.path.rpartition(".")[2] if one.path.startswith("trl.") else ""
 
 
 @check_config("optimizer_class", "modules", "an optimizer's class that takes other arguments")
@@ -60,6 +79,12 @@ def find_optimizer(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with an optimizer that is named as module.Class."""
     name = plan.arguments.value(OPTIMIZER, "own")
     if name is None:
+        return
+    if _builds_optimizer(plan.runner):
+        yield (
+            f"{OPTIMIZER}: the trainer of {plan.method} makes its optimizer itself, of those that "
+            "transformers has: write one of their names, such as adamw_torch"
+        )
         return
     given = plan.arguments.value("optim_args", "own") or {}
     taken = signature(OPTIMIZER, Named(str(name)), places_of(plan.config.source))
@@ -73,6 +98,15 @@ def find_optimizer(plan: Plan) -> Iterator[str]:
         fault = taken.problem(given, OF_OPTIMIZER)
         if fault is not None:
             yield f"optim_args: {name} {fault}"
+
+
+def _builds_optimizer(runner: Runner) -> bool:
+    """Return whether a trainer makes its optimizer as it is made, before another class can be set."""
+    taker = find_class(runner.trainer)
+    constructors = [one.method("__init__") for one in (taker.lineage() if taker else ())]
+    nodes = [node for made in constructors if made is not None for node in ast.walk(made)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return any(isinstance(f, ast.Attribute) and f.attr.startswith(_BUILDS) for f in called)
 
 
 @check_config("compute_metrics", "modules", "compute_metrics with a trainer that takes none")
@@ -104,6 +138,11 @@ def find_absent(run: Run) -> None:
     places = places_of(run.plan.config.source)
     for one in _all(named(CALLBACKS, run.plan.config.get(CALLBACKS))):
         user_objects.check(CALLBACKS, one.path, places)
+        package = _PACKAGES.get(_of_trl(one))
+        if package is not None and find_spec(package) is None:
+            raise DependencyError(
+                f"{CALLBACKS}: {one.path} needs {package}: pip install {package}, or leave it out"
+            )
     for key, name in (
         (OPTIMIZER, run.plan.arguments.value(OPTIMIZER, "own")),
         (METRICS, run.plan.config.text(METRICS)),

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS
+from fmtkit.training.config import trl_defaults
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.planning import weight_files
 from fmtkit.training.planning.check import Run, advise, check_run
@@ -130,13 +131,19 @@ def find_mask(run: Run) -> Iterator[Problem]:
 def find_truncation(run: Run) -> Problem | None:
     """Return the problem of rows that would be cut where their images may be."""
     policy = length_policy(run.plan.config)
-    if not policy.startswith("truncate") or not has_images(run):
+    if not policy.startswith("truncate") or _is_unasked(run.plan) or not has_images(run):
         return None
     text = (
         "excess_length_strategy: a row that is cut may lose part of an image, at which the trainer fails; "
         "write drop"
     )
     return Problem("", text, "excess_length_strategy", OptionError)
+
+
+def _is_unasked(plan: Plan) -> bool:
+    """Return whether rows are cut as TRL's scripts do by default: then those with images are left out."""
+    setting = plan.config.settings.get("excess_length_strategy")
+    return setting is not None and setting.origin == trl_defaults.ORIGIN
 
 
 @check_run(
@@ -213,6 +220,11 @@ def notes(run: Run) -> Iterator[str]:
                 f"adapter: the {' and the '.join(without)} get{'s' * (len(without) == 1)} none; set "
                 "freeze_vision_tower or freeze_multi_modal_projector to false for one"
             )
+    if _is_unasked(run.plan) and run.plan.arguments.max_length is not None:
+        yield (
+            f"rows with images of more than {run.plan.arguments.max_length} tokens are left out and counted: "
+            "TRL would cut them, at which its trainer fails; max_length: null keeps them"
+        )
     if runner.mask == "completion" and run.plan.trains_on_inputs:
         yield "train_on_inputs: the placeholders of images are trained on as well: TRL masks padding only"
 

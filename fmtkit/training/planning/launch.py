@@ -15,6 +15,9 @@ from fmtkit.training.config.config import Config
 from fmtkit.training.planning.types import Launch
 
 MODULE = "fmtkit.training.run.process"
+_STANDALONE = "--standalone"
+"""torchrun's word for processes of this machine alone, which meet at a free port."""
+_LAST_PORT = 65535
 
 _MACHINE: dict[str, object] = {
     "compute_environment": "LOCAL_MACHINE",
@@ -93,7 +96,31 @@ _FSDP_WORDS = {"full_shard", "auto_wrap", "shard_grad_op", "offload", "hybrid_sh
 def make(config: Config, run: Path) -> Launch:
     """Return how this configuration is launched; raise OptionError where its keys contradict."""
     launch = _launch(config, run)
+    launch = _at_port(config, launch)
     return replace(launch, processes=_processes(config, launch))
+
+
+def _at_port(config: Config, launch: Launch) -> Launch:
+    """Return a launch whose processes meet at the port that the config names."""
+    port = config.get("main_process_port")
+    if not isinstance(port, int):
+        return launch
+    if port > _LAST_PORT:
+        raise OptionError(f"main_process_port: {port}: takes a number from 1 to {_LAST_PORT}")
+    if launch.accelerate is not None:
+        at = {**launch.accelerate, "main_process_port": port}
+        return replace(launch, accelerate=at)
+    words = launch.command
+    if _STANDALONE in words:
+        place = words.index(_STANDALONE)
+        where = ("--nnodes=1", "--master-addr=127.0.0.1", f"--master-port={port}")
+        return replace(launch, command=(*words[:place], *where, *words[place + 1 :]))
+    if "--no_python" in words:
+        place = words.index("--no_python")
+        at_file = (*words[:place], f"--main_process_port={port}", *words[place:])
+        return replace(launch, command=at_file)
+    note = "main_process_port changes nothing: one process meets no other"
+    return replace(launch, notes=(*launch.notes, note))
 
 
 def _launch(config: Config, run: Path) -> Launch:
@@ -116,7 +143,7 @@ def _plain(run: Path, count: int) -> Launch:
     if count == 1:
         return Launch(_training(run), "one process")
     # accelerate starts one process for `--cpu --num_processes 2`, silently; torchrun starts two.
-    several = ("torchrun", "--standalone", f"--nproc_per_node={count}", "--no-python")
+    several = ("torchrun", _STANDALONE, f"--nproc_per_node={count}", "--no-python")
     return Launch(_python((*several, *_training(run))), f"torchrun, {count} processes")
 
 
@@ -247,7 +274,7 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
     if isinstance(deepspeed, Mapping) or Path(str(deepspeed)).is_file():
         command = (
             "torchrun",
-            "--standalone",
+            _STANDALONE,
             f"--nproc_per_node={count or 'gpu'}",
             "--no-python",
             *_training(run),

@@ -18,6 +18,7 @@ _DROPPING = frozenset({"drop", "fail"})
 _MOST_BATCHES = 50
 _OF_ALL_ROWS = (
     *("val_set_size", "dataset_exact_deduplication", "max_samples", "weight", "fraction"),
+    "mixture_share",
     *("pairs", "on_error", "max_errors"),
 )
 """Keys of a run or a dataset whose effect depends on how many rows there are in all."""

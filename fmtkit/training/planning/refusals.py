@@ -10,7 +10,7 @@ from fmtkit.core.runner import DEFAULT, Runner, find, guess, methods
 from fmtkit.training.config import keys
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.keys import arguments_of
-from fmtkit.training.planning import freezing
+from fmtkit.training.planning import freezing, variables
 from fmtkit.training.planning.check import advise, check_config
 from fmtkit.training.planning.dataset_entries import plugin_files, plugins
 from fmtkit.training.planning.resolve import length_policy
@@ -129,6 +129,11 @@ def _without_reference(plan: Plan) -> str | None:
 )
 def _exo_pair(_: Plan) -> str:
     return "loss_type: exo_pair needs label_smoothing above 0; its paper takes 0.001"
+
+
+@_refusal("variables", "variables of `env` that fmtkit sets itself, or that look like a secret")
+def _env(config: Config, _: Runner) -> Iterator[str]:
+    return iter(()) if config.get("env") is None else variables.faults(config)
 
 
 @_refusal("environment_method", "an environment with a method that cannot use it")

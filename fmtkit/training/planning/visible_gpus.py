@@ -1,11 +1,19 @@
 """Which GPUs a process may use, by its environment and the driver; nothing is imported for it."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from fmtkit.training.planning.types import Arguments
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 OTHERS = (Path("/dev/kfd"), Path("/dev/dxg"))
 """Drivers of AMD, and of NVIDIA under Windows."""
+
+
+def of_run(given: Arguments) -> dict[str, str]:
+    """Return the variables of a run's processes: those of this one, and those that `env` sets."""
+    return {**os.environ, **{name: str(v) for name, v in given.values("environment").items()}}
 
 
 def visible(environment: Mapping[str, str]) -> list[str]:
