@@ -41,6 +41,7 @@ from fmtkit.training.config.class_arguments import (
     near_spelling,
 )
 from fmtkit.training.config.key import Key, destinations, is_kind
+from fmtkit.training.config.our_arguments import OURS
 from fmtkit.training.config.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
@@ -132,7 +133,8 @@ SECTION = "trl"
 """The section with the arguments of the online methods' config classes, as in axolotl."""
 MARK = "x-argument-of"
 """Property of the shipped schema that lists the methods that have an argument."""
-_GENERAL = "transformers:TrainingArguments"
+GENERAL = "transformers:TrainingArguments"
+"""The class whose arguments those of all methods have."""
 _OURS = frozenset(
     {
         "chat_template_path",
@@ -217,6 +219,15 @@ def check(name: str) -> None:
         raise error
 
 
+def is_for_trainer_alone(key: Key, value: object) -> bool:
+    """Return whether a key sets an argument that TRL adds, and that fmtkit itself does not act on."""
+    if key.to != "trainer":
+        return False
+    names = value if key.target == "*" and isinstance(value, Mapping) else (key.target,)
+    general = fields_of(GENERAL).fields if has_class(GENERAL) else {}
+    return any(name not in general and name not in OURS for name in names)
+
+
 MEANT: dict[str, str] = {
     "adam_eps": "it is adam_epsilon",
     "eta_min": "the floor of a cosine is cosine_min_lr_ratio, a share of learning_rate",
@@ -274,12 +285,12 @@ def arguments_by_name() -> dict[str, MethodsArgument]:
     Arguments that the class of an online method adds to those of transformers are in the section `trl`; all
     others are at the top level.
     """
-    general = fields_of(_GENERAL).fields if has_class(_GENERAL) else {}
+    general = fields_of(GENERAL).fields if has_class(GENERAL) else {}
     out: dict[str, MethodsArgument] = {}
     for runner in _runners():
         if not has_class(runner.config):
             continue
-        online = bool(runner.sections & {"rl", "vllm"})
+        online = runner.is_online
         for name, field in fields_of(runner.config, runner.trainer).fields.items():
             dotted = f"{SECTION}.{name}" if online and name not in general else name
             before = out.get(dotted)

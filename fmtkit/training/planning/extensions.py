@@ -39,7 +39,12 @@ def _all(entries: Sequence[Named]) -> Iterator[Named]:
         yield from _all([value for value in one.given.values() if isinstance(value, Named)])
 
 
-@check_config("callbacks", "modules", "callbacks that are none, or take other arguments")
+@check_config(
+    "callbacks",
+    "modules",
+    "callbacks that are none, or take other arguments",
+    keys=(CALLBACKS,),
+)
 def find_callbacks(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with the callbacks whose source is there."""
     entries = named(CALLBACKS, plan.config.get(CALLBACKS))
@@ -55,7 +60,12 @@ def find_callbacks(plan: Plan) -> Iterator[str]:
             yield f"{CALLBACKS}: {one.path} {fault}"
 
 
-@check_config("optimizer_class", "modules", "an optimizer's class that takes other arguments")
+@check_config(
+    "optimizer_class",
+    "modules",
+    "an optimizer's class that takes other arguments",
+    keys=(OPTIMIZER,),
+)
 def find_optimizer(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with an optimizer that is named as module.Class."""
     name = plan.arguments.value(OPTIMIZER, "own")
@@ -75,7 +85,12 @@ def find_optimizer(plan: Plan) -> Iterator[str]:
             yield f"optim_args: {name} {fault}"
 
 
-@check_config("compute_metrics", "modules", "compute_metrics with a trainer that takes none")
+@check_config(
+    "compute_metrics",
+    "modules",
+    "compute_metrics with a trainer that takes none",
+    keys=(METRICS,),
+)
 def find_metrics(plan: Plan) -> Iterator[str]:
     """Yield why `compute_metrics` cannot be computed."""
     name = plan.config.text(METRICS)

@@ -6,7 +6,6 @@ Keys that are set and change nothing are noted in `planning.idle`.
 import ast
 from collections.abc import Iterator, Mapping
 
-from fmtkit.core import section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.class_arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
@@ -21,6 +20,8 @@ from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
+_NOWHERE = frozenset({"fmtkit", "nothing", "refused"})
+"""Where keys go that are no argument of anything."""
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
@@ -133,7 +134,7 @@ def _place(out: Arguments, key: Key, argument: Argument, fields: Fields) -> None
             taken.check(argument.name, argument.origin)
             taken.check_value(argument.name, argument.value, argument.origin)
         out.put("peft", argument)
-    elif key.to in {"quantization", "teacher", "environment", "launch", *section.names()}:
+    elif key.to not in _NOWHERE:
         out.put(key.to, argument)
 
 
