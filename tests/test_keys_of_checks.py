@@ -85,7 +85,7 @@ def test_a_config_sets_keys_by_name_by_value_by_where_they_go_and_inside_of_entr
     held += ("conditional", "to trainer", "to the trainer alone", "report_to", "optimizer")
     assert [key for key in held if not one.sets(key)] == []
     others = ("lora_r", ("adapter", "qlora"), "vllm.*", "test_datasets", "datasets.name", "split")
-    others += ("to peft", "to sections", "optim_args")
+    others += ("to peft", "of sections", "optim_args")
     assert [key for key in others if one.sets(key)] == []
     assert one.sets("lora_r", "adapter")
     assert not one.sets()
@@ -95,7 +95,7 @@ def test_every_key_that_a_check_names_is_one():
     named = {
         name
         for one in (*check.of_config(), *check.notes())
-        for given in (*(one.keys or ()), *one.unless)
+        for given in one.keys or ()
         for name in [given if isinstance(given, str) else given[0]]
     }
     of_entries = {f"{keys.OF_DATASET}{name}" for name in keys.dataset_table()}

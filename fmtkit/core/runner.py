@@ -280,8 +280,8 @@ def names() -> tuple[str, ...]:
 
 
 def methods(fits: Callable[[Runner], bool]) -> str:
-    """Return the shipped methods that meet a condition, for a message."""
-    *others, last = [runner.method for runner in shipped() if fits(runner)]
+    """Return the shipped methods that meet a condition, for a message; without TRL there may be none."""
+    *others, last = [runner.method for runner in shipped() if fits(runner)] or ["no method"]
     return f"{', '.join(others)} and {last}" if others else last
 
 

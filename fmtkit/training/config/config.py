@@ -13,8 +13,15 @@ import yaml
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.options import refuse_empty
-from fmtkit.training.config import keys, other_tools, path_values, trl_defaults, trl_files
-from fmtkit.training.config.key import DESTINATIONS, Key, takes, words
+from fmtkit.training.config import (
+    keys,
+    other_tools,
+    path_values,
+    set_values,
+    trl_defaults,
+    trl_files,
+)
+from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
     OF_DATASET,
@@ -24,7 +31,7 @@ from fmtkit.training.config.keys import (
     section_names,
 )
 from fmtkit.training.config.problems import Problem, Problems
-from fmtkit.training.config.yaml_file import File, parse, parsed, read, with_names
+from fmtkit.training.config.yaml_file import File, parsed, read, with_names
 
 Entry = Mapping[str, object]
 Keys = tuple[str | tuple[str, object], ...]
@@ -61,11 +68,20 @@ class Config:
         setting = self.settings.get(name)
         if setting is not None:
             return setting.value
-        passed = self.settings.get("trainer_args")
-        if passed is None or not isinstance(passed.value, Mapping):
-            return None
-        argument = keys.argument_of(name)
-        return None if argument is None else passed.value.get(argument)
+        argument = keys.argument_of(name) if self._passed else None
+        return None if argument is None else self._passed.get(argument)
+
+    @property
+    def _passed(self) -> Mapping[str, object]:
+        """Return the arguments that `trainer_args` passes on."""
+        setting = self.settings.get("trainer_args")
+        value = None if setting is None else setting.value
+        return value if isinstance(value, Mapping) else {}
+
+    def origin(self, name: str) -> str:
+        """Return where the value of a key that is set was written: as the key, or among `trainer_args`."""
+        setting = self.settings.get(name)
+        return f"key trainer_args.{keys.argument_of(name)}" if setting is None else setting.origin
 
     def text(self, name: str) -> str | None:
         """Return a key's value as text, or None where it is unset."""
@@ -82,7 +98,7 @@ class Config:
         Args:
             keys: Names of keys, `trl.*` for those of a section, `datasets.split` for one of an entry of
                 `datasets` or `test_datasets`, (name, value) for a key with this value alone; `to peft` for
-                keys that go there, `to sections` for those that go to any section, `to the trainer alone` for
+                keys that go there, `of sections` for those that sections have, `to the trainer alone` for
                 arguments that nobody else reads, and `conditional` for keys that may change nothing.
         """
         return any(
@@ -103,8 +119,8 @@ class Config:
             if key is None:
                 continue
             names.add(f"to {key.to}")
-            if key.to not in DESTINATIONS:
-                names.add("to sections")
+            if name in keys.of_sections():
+                names.add("of sections")
             if key.is_conditional:
                 names.add("conditional")
             if keys.is_for_trainer_alone(key, setting.value):
@@ -115,11 +131,8 @@ class Config:
         return any(fnmatchcase(name, pattern) for name in self.settings)
 
     def _passes(self, name: str) -> bool:
-        """Return whether `trainer_args` sets the argument that a key is."""
-        passed = self.settings.get("trainer_args")
-        if passed is None or not isinstance(passed.value, Mapping):
-            return False
-        return name in passed.value or keys.argument_of(name) in passed.value
+        passed = self._passed
+        return bool(passed) and (name in passed or keys.argument_of(name) in passed)
 
     @property
     def is_fragment(self) -> bool:
@@ -189,8 +202,9 @@ def load(
         values = trl_files.translated(values, lines, method, problems)
     settings = dict(_settings(values, lines, problems, notes))
     for override in overrides:
-        changed = _override(override, settings)
-        settings |= changed
+        before = {key: setting.value for key, setting in settings.items()}
+        origin, changed = set_values.read(override, before)
+        settings |= {key: Setting(value, origin) for key, value in changed.items()}
         for key in changed:
             # A problem with it now has no line in the file.
             for place in [one for one in lines if one == key or one.startswith(f"{key}.")]:
@@ -284,39 +298,6 @@ def _flat(raw: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, 
         elif value is not None:
             with problems.collecting("value", name):
                 raise OptionError(f"{name} is a section of keys, not {value!r}")
-
-
-def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return what `KEY=VALUE` sets; a dotted key may reach into a mapping or a list."""
-    name, equals, value = text.partition("=")
-    name = name.strip()
-    if not equals or not name:
-        raise OptionError(f"--set {text}: takes KEY=VALUE")
-    parsed = parse(f"value: {value}", f"--set {name}")["value"] if value else None
-    origin = f"--set {name}"
-    if name in aliases() or find_key(name) is not None:
-        return {aliases().get(name, name): Setting(parsed, origin)}
-    section, _, rest = name.partition(".")
-    section = aliases().get(section, section)
-    if rest and find_key(section) is not None and section not in section_names():
-        before = settings[section].value if section in settings else None
-        return {section: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
-    keys.check(name)
-    return {}
-
-
-def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> object:
-    """Return a mapping or list with one inner value replaced."""
-    if not path:
-        return new
-    step, *rest = path
-    if isinstance(value, list):
-        if not step.isdigit() or int(step) >= len(value):
-            raise OptionError(f"{origin}: there is no item {step}; it has {len(value)}")
-        index = int(step)
-        return [*value[:index], _replaced(value[index], rest, new, origin), *value[index + 1 :]]
-    inner = value if isinstance(value, Mapping) else {}
-    return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
 
 
 def _meant(name: str, setting: Setting, problems: Problems) -> Setting:

@@ -40,7 +40,7 @@ from fmtkit.training.config.class_arguments import (
     has_class,
     near_spelling,
 )
-from fmtkit.training.config.key import Key, destinations, is_kind
+from fmtkit.training.config.key import DESTINATIONS, Key, destinations, is_kind
 from fmtkit.training.config.our_arguments import OURS
 from fmtkit.training.config.trainer_source import installed
 
@@ -217,6 +217,15 @@ def check(name: str) -> None:
         error = UnknownNameError("key", name, ())
         error.args = (f"no key named {name!r}; {_advice(name)}",)
         raise error
+
+
+@cache
+def of_sections() -> frozenset[str]:
+    """Return the names of the keys that sections declare, and of those that go to one."""
+    declared = {key.name for one in section.every() for key in one.load_keys()}
+    return frozenset(
+        declared | {name for name, key in table().items() if key.to not in DESTINATIONS}
+    )
 
 
 def is_for_trainer_alone(key: Key, value: object) -> bool:

@@ -77,8 +77,6 @@ class Check(Generic[S]):
     """The section of a configuration that a method must take for the check to apply; any where empty."""
     keys: Keys | None = None
     """The keys that a check of a configuration is about: without one of them it finds nothing."""
-    unless: Keys = ()
-    """Keys with one of which it finds nothing."""
     lacking: Lacking | None = None
     """What a method must lack for the check to apply."""
 
@@ -111,7 +109,6 @@ def check_config(
     *,
     section: str = "",
     keys: Keys | None = None,
-    unless: Keys = (),
     lacking: Lacking | None = None,
 ) -> Callable[[F], F]:
     """Declare that a function of a `Plan` checks it while it is made; it returns what is wrong, or raises it.
@@ -123,13 +120,13 @@ def check_config(
         section: The section whose keys it is about, if it is for methods that take that section.
         keys: The keys that it is about, as `Config.sets` takes them: it is run where one of them is set; in
             every plan where None.
-        unless: Keys with one of which it finds nothing.
         lacking: A field of the runner, if it is only for methods that lack what the field says.
     """
 
     def declare(find: F) -> F:
-        about_keys: dict[str, Any] = {"keys": keys, "unless": unless, "lacking": lacking}
-        _OF_CONFIG.append(Check(code, needs, about, find, section=section, **about_keys))
+        _OF_CONFIG.append(
+            Check(code, needs, about, find, section=section, keys=keys, lacking=lacking)
+        )
         return find
 
     return declare
@@ -141,12 +138,12 @@ R = TypeVar("R", bound=Rule)
 
 
 def refuse(
-    code: str, about: str, *, keys: Keys, unless: Keys = (), lacking: Lacking | None = None
+    code: str, about: str, *, keys: Keys, lacking: Lacking | None = None
 ) -> Callable[[R], R]:
-    """Declare a rule about keys alone, for `check_config`, which has the arguments."""
+    """Declare a rule about keys alone; the arguments are those of `check_config`."""
 
     def declare(rule: R) -> R:
-        @check_config(code, "config", about, keys=keys, unless=unless, lacking=lacking)
+        @check_config(code, "config", about, keys=keys, lacking=lacking)
         @wraps(rule)
         def find(plan: Plan) -> str | Iterator[str] | None:
             return rule(plan.config, plan.runner)
@@ -176,7 +173,7 @@ def note(*keys: str | tuple[str, object], unless: Keys = ()) -> Callable[[T], T]
     """Declare that a function of a `Plan` says what the user should know of these keys.
 
     Args:
-        keys: The keys that it is about, as `Config.sets` takes them; any where there are none.
+        keys: The keys that it is about, as `Config.sets` takes them: it is called where one of them is set.
         unless: Keys with one of which there is nothing to say.
     """
 
@@ -195,13 +192,13 @@ def notes() -> list[Note]:
 def add_notes(plan: Plan) -> None:
     """Add the notes on the keys that are set to those of a plan's arguments."""
     for one in notes():
-        if is_due(plan.config, one.keys or None, one.unless):
+        if is_due(plan.config, one.keys, one.unless):
             plan.arguments.notes += one.tell(plan)
 
 
-def is_due(config: Config, keys: Keys | None, unless: Keys) -> bool:
+def is_due(config: Config, keys: Keys | None, unless: Keys = ()) -> bool:
     """Return whether what is about some keys has something to look at."""
-    return (keys is None or config.sets(*keys)) and not (unless and config.sets(*unless))
+    return (keys is None or config.sets(*keys)) and not config.sets(*unless)
 
 
 def advise(
@@ -251,7 +248,7 @@ def check_run(
 def of_plan(plan: Plan) -> list[Check[Plan]]:
     """Return the checks that are declared for the keys of a plan and for its method."""
     every = (*of_config(plan.runner), *of_method(plan.runner))
-    return [check for check in every if is_due(plan.config, check.keys, check.unless)]
+    return [check for check in every if is_due(plan.config, check.keys)]
 
 
 def of_config(runner: Runner | None = None) -> list[Check[Plan]]:

@@ -73,7 +73,7 @@ def _of_idle_sections(plan: Plan) -> Iterator[str]:
         )
 
 
-@note("to sections")
+@note("of sections")
 def _of_other_sections(plan: Plan) -> Iterator[str]:
     runner, given = plan.runner, plan.arguments.sections
     for name in section.names():

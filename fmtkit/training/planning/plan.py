@@ -30,7 +30,7 @@ from fmtkit.training.planning.check import add_notes, of_plan, run_checks
 from fmtkit.training.planning.max_steps import few_steps
 from fmtkit.training.planning.resolve import derive, resolve
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import TEST, DatasetPlan
+from fmtkit.training.planning.types import TEST, DatasetPlan, Launch
 from fmtkit.writing.outputs import local_path
 
 _DECLARING = (
@@ -99,10 +99,11 @@ def _started(config: Config, problems: Problems) -> Plan:
         named = config.text("output_dir") or str(made.run)
         run = Path(named) if is_plain_path(named) else local_path(named, "output_dir")
         made = replace(made, run=run)
-    launching = made.launch
-    with problems.collecting("launch"):
-        launching = launch.make(config, made.run)
-    return replace(made, launch=launching)
+    made = replace(made, launch=Launch.of_one_process(made.run))
+    if config.sets("to launch"):
+        with problems.collecting("launch"):
+            made = replace(made, launch=launch.make(config, made.run))
+    return made
 
 
 def _with_datasets(made: Plan, problems: Problems) -> Plan:

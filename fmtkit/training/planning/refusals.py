@@ -60,7 +60,7 @@ def _exo_pair(_: Plan) -> str:
 
 
 @refuse(
-    "environment_method", "an environment with a method that cannot use it", keys=("to sections",)
+    "environment_method", "an environment with a method that cannot use it", keys=("of sections",)
 )
 def _environment(config: Config, runner: Runner) -> Iterator[str]:
     usual = find(runner.method)
@@ -125,7 +125,7 @@ _USUAL_TURNS: Mapping[str, tuple[object, ...]] = {
 @refuse(
     "mask",
     "a choice of trained turns or ends of turns for a method other than sft",
-    keys=(*_USUAL_TURNS, *(f"{OF_DATASET}{name}" for name in _USUAL_TURNS)),
+    keys=("roles_to_train", "train_on_eos", *(f"{OF_DATASET}{name}" for name in _USUAL_TURNS)),
 )
 def _masks(config: Config, runner: Runner) -> str | None:
     if runner.mask == "completion":
