@@ -39,8 +39,8 @@ def everything_runs() -> Iterator[None]:
     """Run every check and note whatever keys are set, and read every file as one that may need all there is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "is_due", lambda *_: True)
-        patch.setattr(config, "_may_be_trls", lambda *_: True)
-        patch.setattr(config, "_is_foreign", lambda _: True)
+        patch.setattr(config, "may_be_trls", lambda *_: True)
+        patch.setattr(config, "is_foreign", lambda _: True)
         patch.setattr(config, "is_plain_path", lambda _: False)
         patch.setattr(planning, "is_plain_path", lambda _: False)
         yield

@@ -188,14 +188,14 @@ def load(
         if isinstance(source, Mapping)
         else read(Path(source))
     )
-    if _is_foreign(file.values):
+    if is_foreign(file.values):
         other_tools.check(file.values, file.name)
     name, problems, notes = file.name, Problems(), list[str]()
     problems.found += file.problems
     lines = dict(file.lines)
     method = _asked(file.values, overrides)
     values = file.values
-    if _may_be_trls(values, overrides, method):
+    if may_be_trls(values, overrides, method):
         values, overrides = trl_files.with_overrides(file.values, overrides)
         for changed_name in [one for one in values if values[one] is not file.values.get(one)]:
             lines.pop(changed_name, None)
@@ -234,13 +234,13 @@ def _asked(values: Mapping[str, object], overrides: Sequence[str]) -> object:
     return named[-1] if named else values.get("rl", values.get("method", next(iter(by_key), None)))
 
 
-def _is_foreign(values: Mapping[str, object]) -> bool:
+def is_foreign(values: Mapping[str, object]) -> bool:
     """Return whether there are keys of other tools, so that one of them may be meant."""
     inside = (one for one in values.values() if isinstance(one, Mapping))
     return bool(other_tools.KEYS & values.keys()) or any(other_tools.COMPONENT in i for i in inside)
 
 
-def _may_be_trls(values: Mapping[str, object], overrides: Sequence[str], method: object) -> bool:
+def may_be_trls(values: Mapping[str, object], overrides: Sequence[str], method: object) -> bool:
     """Return whether there are keys of TRL's that are read beside others, as all of online methods are."""
     chosen = runner.known(method)
     if chosen is not None and chosen.is_online:

@@ -75,6 +75,17 @@ class Arguments:
         return limit if isinstance(limit, int) else None
 
     @property
+    def batch_size(self) -> int | None:
+        """Return the rows of a step of one process; None where no key says."""
+        size = self.value("per_device_train_batch_size")
+        return size if isinstance(size, int) else None
+
+    @property
+    def reward_weights(self) -> object:
+        """Return the weights of the rewards, in their order; None where all count alike."""
+        return self.value("reward_weights")
+
+    @property
     def evaluates(self) -> bool:
         """Return whether rows are evaluated on while the run trains."""
         return self.value("eval_strategy") not in (None, "no")
