@@ -13,8 +13,8 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.rendering import template_sources
 from fmtkit.training import train
 from fmtkit.training.config import config as configs
+from fmtkit.training.planning import interpreter
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import trainer_rules
 from fmtkit.training.rl.online import tool_templates
 
 KINDS = {
@@ -239,11 +239,11 @@ def test_a_rule_of_the_trainer_about_a_package_is_a_note_of_a_dry_run_and_refuse
 ):
     keys = {"val_set_size": 2, "trainer_args": {"generate_during_eval": True}}
     words = "`generate_during_eval=True` requires Weights and Biases or Comet"
-    monkeypatch.setattr(trainer_rules, "find_spec", lambda _: None)
+    monkeypatch.setattr(interpreter, "find_spec", lambda _: None)
     assert words in " ".join(train(config(method, **keys), dry_run=True).plan.notes)
     with pytest.raises(FmtkitError, match=words):
         train(config(method, **keys))
-    monkeypatch.setattr(trainer_rules, "find_spec", lambda _: True)
+    monkeypatch.setattr(interpreter, "find_spec", lambda _: True)
     assert words not in " ".join(train(config(method, **keys), dry_run=True).plan.notes)
 
 

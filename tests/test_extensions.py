@@ -182,6 +182,14 @@ def test_arguments_that_an_optimizer_does_not_take_are_refused_by_the_plan(write
     assert WRONG_OPTIMIZERS[name, given] in str(error.value)
 
 
+def test_an_optimizer_among_the_arguments_of_the_trainer_is_read_as_one(write):
+    with pytest.raises(FmtkitError, match=r"trainer_args.optim: 'mine.Slow' is not one of adamw"):
+        planned(write(trainer_args={"optim": "mine.Slow"}))
+    own = planned(write(optimizer="mine.Slow", trainer_args={"optim_args": "factor=0.5"})).arguments
+    assert own.own["optim_args"].value == {"factor": 0.5}
+    assert own.own["optim_args"].origin == "key trainer_args.optim_args"
+
+
 @pytest.mark.parametrize(("method", "name", "held_out"), WRONG_METRICS)
 def test_metrics_that_cannot_be_computed_are_refused_by_the_plan(write, method, name, held_out):
     with pytest.raises(FmtkitError) as error:

@@ -6,7 +6,7 @@ from fmtkit.core.runner import HealthLimits, find
 from fmtkit.training.building.callbacks import RunLog, TokenCounter
 from fmtkit.training.building.interrupts import Stop
 from fmtkit.training.building.loss_checks import findings
-from fmtkit.training.building.online_health import HEALTH, OnlineHealth
+from fmtkit.training.building.online_health import OnlineHealth
 
 SOUND = {
     "loss": 0.0,
@@ -57,18 +57,6 @@ def test_a_metric_out_of_its_range_is_one_warning(case) -> None:
     assert words in text
 
 
-def test_a_rule_of_a_section_stands_for_the_general_one_of_its_name() -> None:
-    rules = [*find("grpo").hooks(HEALTH)]
-    silent = {**SOUND, "frac_reward_zero_std": 1.0, "reward_std": 0.0}
-    watch = OnlineHealth(HealthLimits(), rules)
-    found = [text for step in range(1, 60) for text in watch.see(silent, step)]
-    assert [text.rpartition(", ")[2] for text in found] == ["or set trl.dynamic_sampling: true"]
-    unfilled = {**SOUND, "dynamic_sampling/unfilled_groups": 2.0}
-    watch = OnlineHealth(HealthLimits(), rules)
-    (text,) = [text for step in range(1, 20) for text in watch.see(unfilled, step)]
-    assert "trl.dynamic_sampling left 2 groups of a batch without a signal, 5 logs in a row" in text
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_one_bad_log_is_no_warning(case) -> None:
     changed, _, _ = CASES[case]
@@ -85,14 +73,6 @@ def test_a_reward_that_stays_low_for_twenty_steps_is_named() -> None:
     assert step == 20
     assert "rewards/right/mean was never above 0.15 in 20 steps (best 0.04)" in text
     assert "fmtkit rewards test CONFIG" in text
-
-
-def test_the_scale_of_ebfts_reward_is_its_own() -> None:
-    limits = find("ebft").health
-    assert limits is not None
-    health = OnlineHealth(limits)
-    log = {"loss": 0.0, "rewards/ebft/mean": -0.5, "entropy": 0.3}
-    assert [text for step in range(40) for text in health.see(log, step)] == []
 
 
 def test_steps_that_use_answers_again_count_for_no_rule_of_rewards() -> None:

@@ -22,8 +22,8 @@ from fmtkit.training.config.config import load
 from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class, installed
 from fmtkit.training.config.yaml_file import parse
+from fmtkit.training.planning import interpreter
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import trainer_rules
 from fmtkit.training.planning.check import NEEDS, advice, of_config, of_run
 from fmtkit.training.run import checklist, run_lock
 
@@ -176,7 +176,7 @@ def test_the_defaults_of_every_class_break_none_of_its_rules(runner):
     values |= {"bf16": False, "use_cpu": True, "world_size": 1}
     config, trainer = find_class(runner.config), find_class(runner.trainer)
     assert config is not None
-    assert trainer_rules.failures(config, values, trainer) == ()
+    assert interpreter.failures(config, values, trainer) == ()
 
 
 @pytest.mark.parametrize("config", sorted({runner.config for runner in METHODS}))
@@ -201,7 +201,7 @@ def test_an_unknown_value_breaks_no_rule():
     config, trainer = find_class("trl:SFTConfig"), find_class("trl:SFTTrainer")
     assert config is not None
     names = fields_of("trl:SFTConfig").fields
-    assert trainer_rules.failures(config, dict.fromkeys(names, UNKNOWN), trainer) == ()
+    assert interpreter.failures(config, dict.fromkeys(names, UNKNOWN), trainer) == ()
 
 
 @pytest.mark.parametrize(
@@ -253,6 +253,9 @@ def test_every_check_has_a_code_of_its_own_and_says_what_it_finds():
     checks = checklist.every()
     assert len({check.code for check in checks}) == len(checks)
     assert all(check.about for check in checks)
+    # The parts of one that is declared in several say the same of it.
+    declared = of_config()
+    assert len({check.about for check in declared}) == len({check.code for check in declared})
 
 
 def test_the_order_of_checks_is_that_of_their_needs_and_codes_whatever_was_imported_first():

@@ -36,13 +36,6 @@ def test_no_alias_is_a_key_and_no_alias_stands_twice():
     assert not set(spellings) & set(table())
 
 
-def test_every_key_of_the_documents_sections_is_known():
-    from fmtkit.runners.ebft import settings as ebft_settings
-
-    known = {name.removeprefix("ebft.") for name in table() if name.startswith("ebft.")}
-    assert known == {f.name for f in ebft_settings.fields(ebft_settings.EbftSettings)}
-
-
 @as_pinned
 def test_the_page_of_keys_is_that_of_the_table():
     from fmtkit.training import config_page

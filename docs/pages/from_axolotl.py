@@ -16,7 +16,7 @@ from fmtkit.training.config.class_arguments import REMOVED
 from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import arguments_by_name
 from fmtkit.training.config.schema import made_from
-from fmtkit.training.planning.refusals import REFUSED_PLUGINS, accepted_plugins
+from fmtkit.training.planning.plugin_entries import REFUSED_PLUGINS, accepted_plugins
 
 _HEAD = """# Coming from axolotl
 

@@ -224,6 +224,11 @@ class Runner:
             for name in sorted(set(given) - set(known)):
                 raise ValueError(f"{self.method}: no {what} named {name!r}")
 
+    @property
+    def is_online(self) -> bool:
+        """Return whether the arguments of its config class are keys of the section `trl`."""
+        return bool(self.sections & {"rl", "vllm"})
+
     def variant(self, value: object) -> "Runner":
         """Return the runner for this value of `variant_key`; itself where there is none."""
         return self.variants.get(str(value), self)
@@ -242,7 +247,7 @@ class Runner:
 
     def hooks(self, hook: section.Hook[F]) -> Iterator[F]:
         """Yield the functions of its sections for a hook."""
-        for one in section.every():
+        for one in section.every() if self.sections else ():
             if one.name in self.sections:
                 yield from one.hooks(hook)
 
@@ -275,8 +280,8 @@ def names() -> tuple[str, ...]:
 
 
 def methods(fits: Callable[[Runner], bool]) -> str:
-    """Return the shipped methods that meet a condition, for a message."""
-    *others, last = [runner.method for runner in shipped() if fits(runner)]
+    """Return the shipped methods that meet a condition, for a message; without TRL there may be none."""
+    *others, last = [runner.method for runner in shipped() if fits(runner)] or ["no method"]
     return f"{', '.join(others)} and {last}" if others else last
 
 
@@ -314,6 +319,12 @@ def find(method: str) -> Runner:
     if not is_ours:
         raise unknown(method)
     return _of_fmtkit(method)
+
+
+def known(method: object) -> Runner | None:
+    """Return the runner of a method, of the default one for None; None for a method that is not there."""
+    name = DEFAULT if method is None else method
+    return find(str(name)) if name in names() else None
 
 
 @cache

@@ -33,7 +33,11 @@ _INSTEAD = {
 
 
 @check_config(
-    "async_feature", "config", "keys that the asynchronous trainer does not support", section="grpo"
+    "async_feature",
+    "config",
+    "keys that the asynchronous trainer does not support",
+    section="grpo",
+    keys=("trl.backend",),
 )
 def _features(plan: Plan) -> list[str]:
     if not plan.runner.own_sampler:
@@ -47,7 +51,11 @@ def _features(plan: Plan) -> list[str]:
 
 
 @check_config(
-    "async_server", "config", "vLLM inside the process of the asynchronous trainer", section="grpo"
+    "async_server",
+    "config",
+    "vLLM inside the process of the asynchronous trainer",
+    section="grpo",
+    keys=("trl.vllm_mode",),
 )
 def _server(plan: Plan) -> str | None:
     if not plan.runner.own_sampler or plan.config.text("trl.vllm_mode") != "colocate":

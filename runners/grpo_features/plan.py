@@ -45,6 +45,7 @@ def whole_groups(config: Config) -> Iterator[str]:
     "config",
     "values of replay, re-rolling and dynamic sampling that no run can use",
     section="grpo_features",
+    keys=("trl.*",),
 )
 def _settings(plan: Plan) -> None:
     settings_of(plan.config)
@@ -55,6 +56,7 @@ def _settings(plan: Plan) -> None:
     "config",
     "a metric of dynamic sampling that is not a reward",
     section="grpo_features",
+    keys=("trl.dynamic_sampling_metric",),
 )
 def _metric(plan: Plan) -> str | None:
     """Refuse a metric of dynamic sampling that is not a reward of the run; environments add theirs later."""
@@ -75,7 +77,11 @@ def _metric(plan: Plan) -> str | None:
 
 
 @check_config(
-    "replay_reference", "config", "a replay buffer with `sync_ref_model`", section="grpo_features"
+    "replay_reference",
+    "config",
+    "a replay buffer with `sync_ref_model`",
+    section="grpo_features",
+    keys=("trl.replay_buffer_size",),
 )
 def _replay(plan: Plan) -> str | None:
     moves = plan.arguments.value("sync_ref_model") is True

@@ -1,10 +1,10 @@
 """A configuration: its keys as a file sets them and the command line overrides them, each one checked."""
 
 import contextlib
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -13,22 +13,31 @@ import yaml
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.options import refuse_empty
-from fmtkit.training.config import keys, trl_defaults, trl_files
+from fmtkit.training.config import (
+    keys,
+    other_tools,
+    path_values,
+    set_values,
+    trl_defaults,
+    trl_files,
+)
 from fmtkit.training.config.key import Key, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
+    OF_DATASET,
     aliases,
     dataset_table,
     find_key,
     section_names,
 )
 from fmtkit.training.config.problems import Problem, Problems
-from fmtkit.training.config.yaml_file import File, parse, parsed, read, with_names
+from fmtkit.training.config.yaml_file import File, parsed, read, with_names
 
 Entry = Mapping[str, object]
+Keys = tuple[str | tuple[str, object], ...]
+"""Keys by their names, as `Config.sets` takes them."""
 
 _METHOD_KEYS = frozenset({"rl", "reward_model", "process_reward_model"})
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _WHOLE_NAMES = frozenset({"datasets", "test_datasets"})
 
 
@@ -59,11 +68,20 @@ class Config:
         setting = self.settings.get(name)
         if setting is not None:
             return setting.value
-        passed = self.settings.get("trainer_args")
-        if passed is None or not isinstance(passed.value, Mapping):
-            return None
-        argument = keys.argument_of(name)
-        return None if argument is None else passed.value.get(argument)
+        argument = keys.argument_of(name) if self._passed else None
+        return None if argument is None else self._passed.get(argument)
+
+    @property
+    def _passed(self) -> Mapping[str, object]:
+        """Return the arguments that `trainer_args` passes on."""
+        setting = self.settings.get("trainer_args")
+        value = None if setting is None else setting.value
+        return value if isinstance(value, Mapping) else {}
+
+    def origin(self, name: str) -> str:
+        """Return where the value of a key that is set was written: as the key, or among `trainer_args`."""
+        setting = self.settings.get(name)
+        return f"key trainer_args.{keys.argument_of(name)}" if setting is None else setting.origin
 
     def text(self, name: str) -> str | None:
         """Return a key's value as text, or None where it is unset."""
@@ -73,6 +91,48 @@ class Config:
     def is_true(self, name: str) -> bool:
         """Return whether a key is set to true."""
         return self.get(name) is True
+
+    def sets(self, *keys: str | tuple[str, object]) -> bool:
+        """Return whether one of these keys is set.
+
+        Args:
+            keys: Names of keys, `trl.*` for those of a section, `datasets.split` for one of an entry of
+                `datasets` or `test_datasets`, (name, value) for a key with this value alone; `to peft` for
+                keys that go there, `of sections` for those that sections have, `to the trainer alone` for
+                arguments that nobody else reads, and `conditional` for keys that may change nothing.
+        """
+        return any(
+            key in self._names or ("*" in key and self._has_like(key)) or self._passes(key)
+            if isinstance(key, str)
+            else self.get(key[0]) == key[1]
+            for key in keys
+        )
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Return the names of all keys that are set, and the words for groups of them."""
+        names = {*self.settings, *(name for name in _WHOLE_NAMES if getattr(self, name))}
+        for entry in (*self.datasets, *self.test_datasets):
+            names |= {f"{OF_DATASET}{name}" for name in entry}
+        for name, setting in self.settings.items():
+            key = find_key(name)
+            if key is None:
+                continue
+            names.add(f"to {key.to}")
+            if name in keys.of_sections():
+                names.add("of sections")
+            if key.is_conditional:
+                names.add("conditional")
+            if keys.is_for_trainer_alone(key, setting.value):
+                names.add("to the trainer alone")
+        return frozenset(names)
+
+    def _has_like(self, pattern: str) -> bool:
+        return any(fnmatchcase(name, pattern) for name in self.settings)
+
+    def _passes(self, name: str) -> bool:
+        passed = self._passed
+        return bool(passed) and (name in passed or keys.argument_of(name) in passed)
 
     @property
     def is_fragment(self) -> bool:
@@ -121,30 +181,35 @@ def load(
     Raises UnknownNameError for an unknown key, OptionError for a value of the wrong kind, for a key
     that cannot be honoured and for a file that cannot be read; a RefusalError for several of them.
     """
-    refuse_empty(source, "CONFIG")
+    if source == "":
+        refuse_empty(source, "CONFIG")
     file = (
         File("<mapping>", with_names(source, "<mapping>"))
         if isinstance(source, Mapping)
         else read(Path(source))
     )
-    _check_foreign(file.values, file.name)
+    if is_foreign(file.values):
+        other_tools.check(file.values, file.name)
     name, problems, notes = file.name, Problems(), list[str]()
     problems.found += file.problems
     lines = dict(file.lines)
     method = _asked(file.values, overrides)
-    given, overrides = trl_files.with_overrides(file.values, overrides)
-    for changed_name in [one for one in given if given[one] is not file.values.get(one)]:
-        lines.pop(changed_name, None)
-    values = trl_files.translated(given, lines, method, problems, notes)
+    values = file.values
+    if may_be_trls(values, overrides, method):
+        values, overrides = trl_files.with_overrides(file.values, overrides)
+        for changed_name in [one for one in values if values[one] is not file.values.get(one)]:
+            lines.pop(changed_name, None)
+        values = trl_files.translated(values, lines, method, problems, notes)
     settings = dict(_settings(values, lines, problems, notes))
     for override in overrides:
-        changed = _override(override, settings)
-        settings |= changed
+        before = {key: setting.value for key, setting in settings.items()}
+        origin, changed = set_values.read(override, before)
+        settings |= {key: Setting(value, origin) for key, value in changed.items()}
         for key in changed:
             # A problem with it now has no line in the file.
             for place in [one for one in lines if one == key or one.startswith(f"{key}.")]:
                 del lines[place]
-    if trl_files.is_trl(file.values):
+    if trl_files.MARKS & file.values.keys() and trl_files.is_trl(file.values):
         settings = _as_trl(settings, method, notes)
     settings = {key: _meant(key, setting, problems) for key, setting in settings.items()}
     wrong = _check_values(settings, problems)
@@ -169,6 +234,21 @@ def _asked(values: Mapping[str, object], overrides: Sequence[str]) -> object:
     return named[-1] if named else values.get("rl", values.get("method", next(iter(by_key), None)))
 
 
+def is_foreign(values: Mapping[str, object]) -> bool:
+    """Return whether there are keys of other tools, so that one of them may be meant."""
+    inside = (one for one in values.values() if isinstance(one, Mapping))
+    return bool(other_tools.KEYS & values.keys()) or any(other_tools.COMPONENT in i for i in inside)
+
+
+def may_be_trls(values: Mapping[str, object], overrides: Sequence[str], method: object) -> bool:
+    """Return whether there are keys of TRL's that are read beside others, as all of online methods are."""
+    chosen = runner.known(method)
+    if chosen is not None and chosen.is_online:
+        return True
+    named = {override.partition("=")[0].strip() for override in overrides}
+    return not trl_files.READ.isdisjoint({*values, *named})
+
+
 def _as_trl(
     settings: Mapping[str, Setting], method: object, notes: list[str]
 ) -> dict[str, Setting]:
@@ -183,91 +263,6 @@ def _as_trl(
 def dumps(config: Config) -> str:
     """Return the configuration as YAML."""
     return yaml.safe_dump(config.nested(), sort_keys=False, allow_unicode=True)
-
-
-_OTHER_TOOLS: dict[str, frozenset[str]] = {
-    "LLaMA-Factory": frozenset(
-        {
-            "dataset_dir",
-            "dist_config",
-            "do_train",
-            "export_device",
-            "export_dir",
-            "export_size",
-            "finetuning_type",
-            "freeze_trainable_layers",
-            "infer_backend",
-            "kernel_config",
-            "lora_rank",
-            "lora_target",
-            "model_class",
-            "model_name_or_path",
-            "overwrite_cache",
-            "peft_config",
-            "pref_beta",
-            "pref_loss",
-            "quant_config",
-            "quantization_bit",
-            "sample_backend",
-            "stage",
-            "template",
-            "train_dataset",
-        }
-    ),
-    "torchtune": frozenset(
-        {
-            "checkpointer",
-            "enable_activation_checkpointing",
-            "enable_activation_offloading",
-            "log_every_n_steps",
-            "log_peak_memory_stats",
-            "metric_logger",
-            "optimizer_in_bwd",
-            "shuffle",
-        }
-    ),
-    "verl": frozenset({"actor_rollout_ref", "algorithm", "critic", "trainer"}),
-    "accelerate": frozenset(
-        {
-            "compute_environment",
-            "distributed_type",
-            "downcast_bf16",
-            "machine_rank",
-            "num_machines",
-            "rdzv_backend",
-        }
-    ),
-    "NeMo": frozenset({"exp_manager", "model", "name", "trainer"}),
-}
-"""Tool -> keys that it has and axolotl does not have; two of them identify it."""
-_COMPONENT = "_component_"
-
-
-def _check_foreign(values: Mapping[str, object], source: str) -> None:
-    """Raise OptionError for a configuration that another tool reads."""
-    parts = [name for name, v in values.items() if isinstance(v, Mapping) and _COMPONENT in v]
-    if parts:
-        raise OptionError(_foreign_message(source, "torchtune", [f"{parts[0]}.{_COMPONENT}"]))
-    for tool, keys_of_tool in _OTHER_TOOLS.items():
-        foreign = sorted(keys_of_tool & set(values))
-        if "dataset_name" in values and foreign == ["do_train", "model_name_or_path"]:
-            # TRL's scripts take both.
-            continue
-        # A single key, such as a model or a name, may be that of any tool.
-        if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):
-            raise OptionError(_foreign_message(source, tool, foreign[:3]))
-
-
-def _foreign_message(source: str, tool: str, foreign: list[str]) -> str:
-    if tool == "accelerate":
-        return (
-            f"{source}: this is a configuration of accelerate ({', '.join(foreign)}); name it as "
-            "accelerate_config in a config with base_model and datasets"
-        )
-    return (
-        f"{source}: this is a configuration of {tool} ({', '.join(foreign)}); fmtkit reads axolotl's keys "
-        "(base_model, datasets, rl, adapter, ...): write them, see docs/from-axolotl.md"
-    )
 
 
 def _settings(
@@ -312,45 +307,12 @@ def _flat(raw: Mapping[str, object], problems: Problems) -> Iterator[tuple[str, 
                 raise OptionError(f"{name} is a section of keys, not {value!r}")
 
 
-def _override(text: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return what `KEY=VALUE` sets; a dotted key may reach into a mapping or a list."""
-    name, equals, value = text.partition("=")
-    name = name.strip()
-    if not equals or not name:
-        raise OptionError(f"--set {text}: takes KEY=VALUE")
-    parsed = parse(f"value: {value}", f"--set {name}")["value"] if value else None
-    origin = f"--set {name}"
-    if name in aliases() or find_key(name) is not None:
-        return {aliases().get(name, name): Setting(parsed, origin)}
-    section, _, rest = name.partition(".")
-    section = aliases().get(section, section)
-    if rest and find_key(section) is not None and section not in section_names():
-        before = settings[section].value if section in settings else None
-        return {section: Setting(_replaced(before, rest.split("."), parsed, origin), origin)}
-    keys.check(name)
-    return {}
-
-
-def _replaced(value: object, path: Sequence[str], new: object, origin: str) -> object:
-    """Return a mapping or list with one inner value replaced."""
-    if not path:
-        return new
-    step, *rest = path
-    if isinstance(value, list):
-        if not step.isdigit() or int(step) >= len(value):
-            raise OptionError(f"{origin}: there is no item {step}; it has {len(value)}")
-        index = int(step)
-        return [*value[:index], _replaced(value[index], rest, new, origin), *value[index + 1 :]]
-    inner = value if isinstance(value, Mapping) else {}
-    return {**inner, step: _replaced(inner.get(step), rest, new, origin)}
-
-
 def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
     """Return a setting with `~` and variables replaced in a path, and 1e3 as the whole number it is."""
     value, key = setting.value, find_key(name)
-    if key is not None and key.is_path:
+    if key is not None and key.is_path and not is_plain_path(value):
         with problems.collecting("value", name):
-            return replace(setting, value=_path(name, value))
+            return replace(setting, value=path_values.read(name, value))
     if key is not None and isinstance(value, float) and value.is_integer():
         takes_integers = not takes(key, value + 0.5)
         return (
@@ -359,20 +321,9 @@ def _meant(name: str, setting: Setting, problems: Problems) -> Setting:
     return setting
 
 
-def _path(name: str, value: object) -> object:
-    """Return a path, or a list of them, with `~` and $VARIABLES replaced.
-
-    Raises OptionError for a variable that is not set.
-    """
-    if isinstance(value, list):
-        return [_path(name, item) for item in value]
-    refuse_empty(value, name)
-    if not isinstance(value, str) or "{{" in value or "{%" in value:
-        return value
-    unset = [v for v in _VARIABLE.findall(value) if v not in os.environ]
-    if unset:
-        raise OptionError(f"{name}: {value}: the variable {unset[0]} is not set")
-    return os.path.expandvars(str(Path(value).expanduser()) if value[:1] == "~" else value)
+def is_plain_path(value: object) -> bool:
+    """Return whether a path is to be taken as it is written, and is on this machine."""
+    return isinstance(value, str) and path_values.PLAIN.fullmatch(value) is not None
 
 
 def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[str]:
@@ -458,7 +409,7 @@ def _entry(item: object, name: str, problems: Problems) -> Entry:
                 raise OptionError(f"{place}: {key.name} is set twice; keep one")
             if _check_value(key, place, value, problems):
                 out[key.name] = value
-            if key.name in out and key.name in DATASET_PATHS:
+            if key.name in out and key.name in DATASET_PATHS and not is_plain_path(value):
                 with problems.collecting("value", place):
-                    out[key.name] = _path(place, value)
+                    out[key.name] = path_values.read(place, value)
     return out

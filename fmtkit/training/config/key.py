@@ -13,7 +13,7 @@ from fmtkit.core import runner, section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import Option
 
-_DESTINATIONS = {
+DESTINATIONS = {
     "trainer": "an argument of the trainer's config class (TRL or transformers)",
     "model": "an argument of `from_pretrained`",
     "peft": "an argument of peft's `LoraConfig`",
@@ -33,9 +33,9 @@ def destinations() -> dict[str, str]:
     Raises DependencyError for a package whose section has the name of something else.
     """
     sections = {one.name: one.about for one in section.every()}
-    for name in _DESTINATIONS.keys() & sections.keys():
+    for name in DESTINATIONS.keys() & sections.keys():
         raise section.wrong(name, f"{name} is where other keys go")
-    return _DESTINATIONS | sections
+    return DESTINATIONS | sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,11 @@ class Key:
     def target(self) -> str:
         """Return the key's name at its destination."""
         return self.argument or self.name.rpartition(".")[2]
+
+    @property
+    def is_conditional(self) -> bool:
+        """Return whether it may change nothing: beside other keys, by its value, or for some methods."""
+        return self.speed_only or self.to == "nothing" or bool(self.remarks or self.acts_with)
 
     def translate(self, value: object) -> object:
         """Return the value as its destination expects it."""

@@ -40,7 +40,8 @@ from fmtkit.training.config.class_arguments import (
     has_class,
     near_spelling,
 )
-from fmtkit.training.config.key import Key, destinations, is_kind
+from fmtkit.training.config.key import DESTINATIONS, Key, destinations, is_kind
+from fmtkit.training.config.our_arguments import OURS
 from fmtkit.training.config.trainer_source import installed
 
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
@@ -132,7 +133,8 @@ SECTION = "trl"
 """The section with the arguments of the online methods' config classes, as in axolotl."""
 MARK = "x-argument-of"
 """Property of the shipped schema that lists the methods that have an argument."""
-_GENERAL = "transformers:TrainingArguments"
+GENERAL = "transformers:TrainingArguments"
+"""The class whose arguments those of all methods have."""
 _OURS = frozenset(
     {
         "chat_template_path",
@@ -215,6 +217,24 @@ def check(name: str) -> None:
         error = UnknownNameError("key", name, ())
         error.args = (f"no key named {name!r}; {_advice(name)}",)
         raise error
+
+
+@cache
+def of_sections() -> frozenset[str]:
+    """Return the names of the keys that sections declare, and of those that go to one."""
+    declared = {key.name for one in section.every() for key in one.load_keys()}
+    return frozenset(
+        declared | {name for name, key in table().items() if key.to not in DESTINATIONS}
+    )
+
+
+def is_for_trainer_alone(key: Key, value: object) -> bool:
+    """Return whether a key sets an argument that TRL adds, and that fmtkit itself does not act on."""
+    if key.to != "trainer":
+        return False
+    names = value if key.target == "*" and isinstance(value, Mapping) else (key.target,)
+    general = fields_of(GENERAL).fields if has_class(GENERAL) else {}
+    return any(name not in general and name not in OURS for name in names)
 
 
 MEANT: dict[str, str] = {
@@ -301,12 +321,12 @@ def arguments_by_name() -> dict[str, MethodsArgument]:
     Arguments that the class of an online method adds to those of transformers are in the section `trl`; all
     others are at the top level.
     """
-    general = fields_of(_GENERAL).fields if has_class(_GENERAL) else {}
+    general = fields_of(GENERAL).fields if has_class(GENERAL) else {}
     out: dict[str, MethodsArgument] = {}
     for runner in _runners():
         if not has_class(runner.config):
             continue
-        online = bool(runner.sections & {"rl", "vllm"})
+        online = runner.is_online
         for name, field in fields_of(runner.config, runner.trainer).fields.items():
             dotted = f"{SECTION}.{name}" if online and name not in general else name
             before = out.get(dotted)

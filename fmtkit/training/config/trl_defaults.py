@@ -7,8 +7,7 @@ is a note.
 
 from collections.abc import Iterator, Mapping
 
-from fmtkit.core import runner as runners
-from fmtkit.core.runner import Runner
+from fmtkit.core.runner import Runner, known
 from fmtkit.training.config.keys import SECTION, arguments_of
 
 ORIGIN = "default of TRL's scripts"
@@ -23,7 +22,7 @@ def of(values: Mapping[str, object], method: object) -> dict[str, object]:
 
     `values` are the keys that are set, by their own dotted names.
     """
-    chosen = runner_of(method)
+    chosen = known(method)
     if chosen is None:
         return {}
     found = dict(_defaults(values, chosen))
@@ -32,7 +31,7 @@ def of(values: Mapping[str, object], method: object) -> dict[str, object]:
 
 def remarks(values: Mapping[str, object], method: object) -> Iterator[str]:
     """Yield what still differs from TRL's scripts, or would surprise, for the plan."""
-    chosen = runner_of(method)
+    chosen = known(method)
     if chosen is None:
         return
     if chosen.mask == "completion" and not _MASKS & values.keys():
@@ -83,9 +82,3 @@ def _precision(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 def _is_unlimited(values: Mapping[str, object]) -> bool:
     passed = values.get("trainer_args")
     return isinstance(passed, Mapping) and "max_length" in passed and passed["max_length"] is None
-
-
-def runner_of(method: object) -> Runner | None:
-    """Return the runner of a method; None for one that is unknown, which is reported by its key."""
-    name = runners.DEFAULT if method is None else method
-    return runners.find(str(name)) if name in runners.names() else None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.runner import Runner
-from fmtkit.training.config import trl_defaults, trl_sources, trl_values
+from fmtkit.core.runner import Runner, known
+from fmtkit.training.config import trl_sources, trl_values
 from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.yaml_file import parse
@@ -44,6 +44,8 @@ TOGETHER: dict[str, str] = {
     "use_peft": "`adapter: lora`, or `qlora` with load_in_4bit, with the defaults of ModelConfig",
 }
 """Keys that no table has, since each is read together with others, and what they are here."""
+READ = MARKS | TOGETHER.keys() | {"accelerate_config", "dataset_name"}
+"""Keys without which a file is what it says, and all that follows is of no use; but for online methods."""
 _REWARDS = frozenset({"accuracy_reward", "reasoning_accuracy_reward", "think_format_reward"})
 """Functions of trl.rewards that TRL's scripts know by their names."""
 _PUNISHMENT = "get_soft_overlong_punishment"
@@ -65,7 +67,7 @@ def with_overrides(
     """
     out, rest, is_trls = dict(values), list[str](), is_trl(values)
     method = next((o.partition("=")[2] for o in reversed(overrides) if o.startswith("rl=")), None)
-    chosen = trl_defaults.runner_of(method or values.get("rl", values.get("method")))
+    chosen = known(method or values.get("rl", values.get("method")))
     for override in overrides:
         name, equals, text = override.partition("=")
         name = name.strip()
@@ -87,7 +89,7 @@ def translated(
 ) -> dict[str, object]:
     """Return the keys of a file with TRL's as fmtkit writes them; `lines` gets the lines of new names."""
     out, is_trls = dict(values), is_trl(values)
-    chosen = trl_defaults.runner_of(method)
+    chosen = known(method)
     if is_trls:
         out = trl_values.read(out, chosen, problems, notes)
         trl_sources.mixture(out, problems, notes)
@@ -283,7 +285,7 @@ def _length(out: dict[str, object], lines: dict[str, int], chosen: Runner | None
 
 def _is_online(name: str, chosen: Runner | None) -> bool:
     """Return whether an argument belongs to the section; methods of two kinds may have one of its name."""
-    is_online = chosen is not None and bool(chosen.sections & {"rl", "vllm"})
+    is_online = chosen is not None and chosen.is_online
     if name in aliases() or name in table() or (find_key(name) is not None and not is_online):
         return False
     dotted = f"{SECTION}.{name}"

@@ -35,9 +35,10 @@ from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.data import data_report, mixture
 from fmtkit.training.data.convert_first import convert_first
 from fmtkit.training.planning.chat_templates import template_source
-from fmtkit.training.planning.dataset_entries import SEED, plugin_files, turn_rule
+from fmtkit.training.planning.dataset_entries import SEED, turn_rule
 from fmtkit.training.planning.image_facts import has_column
 from fmtkit.training.planning.job import WITHOUT, Source
+from fmtkit.training.planning.plugin_entries import plugin_files
 from fmtkit.training.planning.resolve import length_policy
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan

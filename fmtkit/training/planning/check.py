@@ -1,11 +1,16 @@
-"""Checks of a run: what a check is, how checks are run, and those of a method or of a section."""
+"""Checks of a run: what a check is, how checks are run, and those of a method or of a section.
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+A check of a configuration names the keys that it is about: a plan runs only those whose keys are set.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core import section
 from fmtkit.core.runner import Refusal, Runner, shipped
+from fmtkit.training.config.config import Config, Keys
 from fmtkit.training.config.problems import Problem, Problems
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.run_plan import Plan
@@ -45,6 +50,8 @@ class Run:
 
 
 S = TypeVar("S")
+Lacking = Literal["evaluates"]
+"""A field of a runner that is false for methods of which something cannot be asked."""
 FindResult = Iterable[Problem | str] | Problem | str | None
 Find = Callable[[S], FindResult]
 F = TypeVar("F", bound=Callable[..., FindResult])
@@ -68,6 +75,10 @@ class Check(Generic[S]):
     """What holds if the check passes, for the plan of a dry run that leaves it for later."""
     section: str = ""
     """The section of a configuration that a method must take for the check to apply; any where empty."""
+    keys: Keys | None = None
+    """The keys that a check of a configuration is about: without one of them it finds nothing."""
+    lacking: Lacking | None = None
+    """What a method must lack for the check to apply."""
 
 
 Say = Callable[[Plan], str | None]
@@ -91,7 +102,15 @@ _ADVICE: list[Advice] = []
 _OF_RUN: list[Check[Run]] = []
 
 
-def check_config(code: str, needs: Needs, about: str, *, section: str = "") -> Callable[[F], F]:
+def check_config(
+    code: str,
+    needs: Needs,
+    about: str,
+    *,
+    section: str = "",
+    keys: Keys | None = None,
+    lacking: Lacking | None = None,
+) -> Callable[[F], F]:
     """Declare that a function of a `Plan` checks it while it is made; it returns what is wrong, or raises it.
 
     Args:
@@ -99,13 +118,87 @@ def check_config(code: str, needs: Needs, about: str, *, section: str = "") -> C
         needs: What it looks at besides the keys.
         about: What it finds, for the page of checks.
         section: The section whose keys it is about, if it is for methods that take that section.
+        keys: The keys that it is about, as `Config.sets` takes them: it is run where one of them is set; in
+            every plan where None.
+        lacking: A field of the runner, if it is only for methods that lack what the field says.
     """
 
     def declare(find: F) -> F:
-        _OF_CONFIG.append(Check(code, needs, about, find, section=section))
+        _OF_CONFIG.append(
+            Check(code, needs, about, find, section=section, keys=keys, lacking=lacking)
+        )
         return find
 
     return declare
+
+
+Rule = Callable[[Config, Runner], "str | Iterator[str] | None"]
+"""Returns why keys cannot be honoured and what to do instead; None or nothing if they can."""
+R = TypeVar("R", bound=Rule)
+
+
+def refuse(
+    code: str, about: str, *, keys: Keys, lacking: Lacking | None = None
+) -> Callable[[R], R]:
+    """Declare a rule about keys alone; the arguments are those of `check_config`."""
+
+    def declare(rule: R) -> R:
+        @check_config(code, "config", about, keys=keys, lacking=lacking)
+        @wraps(rule)
+        def find(plan: Plan) -> str | Iterator[str] | None:
+            return rule(plan.config, plan.runner)
+
+        return rule
+
+    return declare
+
+
+Tell = Callable[[Plan], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a plan says of keys that are set, as they are read: `tell` returns it."""
+
+    tell: Tell
+    keys: Keys
+    unless: Keys
+
+
+_NOTES: list[Note] = []
+T = TypeVar("T", bound=Tell)
+
+
+def note(*keys: str | tuple[str, object], unless: Keys = ()) -> Callable[[T], T]:
+    """Declare that a function of a `Plan` says what the user should know of these keys.
+
+    Args:
+        keys: The keys that it is about, as `Config.sets` takes them: it is called where one of them is set.
+        unless: Keys with one of which there is nothing to say.
+    """
+
+    def declare(tell: T) -> T:
+        _NOTES.append(Note(tell, keys, unless))
+        return tell
+
+    return declare
+
+
+def notes() -> list[Note]:
+    """Return the notes that are declared: those of a module in its order, the modules in one of their own."""
+    return sorted(_NOTES, key=lambda one: one.tell.__module__)
+
+
+def add_notes(plan: Plan) -> None:
+    """Add the notes on the keys that are set to those of a plan's arguments."""
+    for one in notes():
+        if is_due(plan.config, one.keys, one.unless):
+            plan.arguments.notes += one.tell(plan)
+
+
+def is_due(config: Config, keys: Keys | None, unless: Keys = ()) -> bool:
+    """Return whether what is about some keys has something to look at."""
+    return (keys is None or config.sets(*keys)) and not config.sets(*unless)
 
 
 def advise(
@@ -152,10 +245,21 @@ def check_run(
     return declare
 
 
+def of_plan(plan: Plan) -> list[Check[Plan]]:
+    """Return the checks that are declared for the keys of a plan and for its method."""
+    every = (*of_config(plan.runner), *of_method(plan.runner))
+    return [check for check in every if is_due(plan.config, check.keys)]
+
+
 def of_config(runner: Runner | None = None) -> list[Check[Plan]]:
     """Return the checks of a plan that are declared, for a method's sections, or for all without one."""
     taken = _taken(runner)
-    found = (check for check in _OF_CONFIG if not check.section or check.section in taken)
+    found = (
+        check
+        for check in _OF_CONFIG
+        if (not check.section or check.section in taken)
+        and not (check.lacking and runner and getattr(runner, check.lacking))
+    )
     return _in_order(
         replace(check, find=section.guarded(check.section, check.find)) if check.section else check
         for check in found
@@ -186,6 +290,8 @@ def advice(runner: Runner | None = None) -> list[Advice]:
 
 def _taken(runner: Runner | None) -> set[str]:
     """Return the sections that a method takes, or all without one; their modules are loaded."""
+    if runner is not None and not runner.sections:
+        return set()
     taken = [one for one in section.every() if runner is None or one.name in runner.sections]
     for one in taken:
         one.loaded()

@@ -474,7 +474,6 @@ def find_labels(run: Run) -> Iterator[str]:
         return
     if not desirable or not undesirable:
         yield one_label(plan.method, is_true=bool(desirable))
-    batch = plan.arguments.value("per_device_train_batch_size")
-    size = batch if isinstance(batch, int) else 0
+    size = plan.arguments.batch_size or 0
     if plan.runner.whole_batch and desirable + undesirable < size:
         yield f"{plan.method}: {desirable + undesirable} rows are fewer than a batch of {size}"

@@ -26,6 +26,7 @@ from fmtkit.training.config.slices import parse_slice
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.planning import chat_templates, hooks
 from fmtkit.training.planning.check import check_config
+from fmtkit.training.planning.plugin_entries import plugin_files
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Reading
 
@@ -51,17 +52,6 @@ _FILE_TYPES = frozenset({"json", "csv", "parquet", "arrow", "text"})
 _SUFFIXES = frozenset(
     {".json", ".jsonl", ".parquet", ".csv", ".arrow", ".gz", ".zst", ".txt", ".tsv", ".ndjson"}
 )
-
-
-def plugin_files(config: Config) -> tuple[str, ...]:
-    """Return the user's Python files among `plugins`; other entries are classes of axolotl."""
-    return tuple(name for name in plugins(config) if name.endswith(".py"))
-
-
-def plugins(config: Config) -> tuple[str, ...]:
-    """Return everything that `plugins` names."""
-    named = config.get("plugins")
-    return tuple(map(str, named if isinstance(named, list) else [named] if named else []))
 
 
 def read(entry: Entry, config: Config, runner: Runner) -> Reading:
@@ -219,7 +209,15 @@ def entries(config: Config) -> dict[str, Entry]:
     return named | {f"test_datasets.{n}": entry for n, entry in enumerate(config.test_datasets)}
 
 
-@check_config("split", "config", "invalid or empty slices, and shards that do not exist")
+@check_config(
+    "split",
+    "config",
+    "invalid or empty slices, and shards that do not exist",
+    keys=(
+        *("datasets.split", "datasets.shards", "datasets.shards_idx", "datasets.fraction"),
+        "val_set_size",
+    ),
+)
 def check_slices(plan: Plan) -> Iterator[Problem]:
     """Yield what is wrong with splits, shards and shares."""
     config = plan.config
@@ -392,7 +390,10 @@ def _check_options(entry: Entry, reading: Reading) -> None:
 
 
 @check_config(
-    "template", "files", "chat templates that are unknown, do not exist or do not compile"
+    "template",
+    "files",
+    "chat templates that are unknown, do not exist or do not compile",
+    keys=("chat_template", "chat_template_jinja", "datasets.chat_template"),
 )
 def check_template(plan: Plan) -> Iterator[Problem]:
     """Yield templates that do not exist or do not compile."""

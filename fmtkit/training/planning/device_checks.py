@@ -23,10 +23,18 @@ def find_device(run: Run) -> str | None:
     return f"{what} a CUDA device, and none is visible; nothing was converted or loaded"
 
 
+_OF_GPUS = (
+    *("to quantization", ("adapter", "qlora"), "peft.loftq_config", "peft_init_lora_weights"),
+    *("to model", "to launch"),
+)
+"""Keys without which no run needs a GPU, by itself."""
+
+
 @check_config(
     "cpu_only",
     "config",
     "`use_cpu` with quantized weights, LoftQ or a way of launching that needs GPUs",
+    keys=_OF_GPUS,
 )
 def find_cpu_only(plan: Plan) -> Problem | None:
     """Return the problem of `use_cpu` beside what needs a GPU: no machine can train that."""
@@ -119,7 +127,12 @@ def trackers_of(plan: Plan) -> list[str]:
     return [str(name) for name in listed if name not in {"all", "none"}]
 
 
-@check_config("tracker", "config", "an unknown tracker in `report_to`")
+@check_config(
+    "tracker",
+    "config",
+    "an unknown tracker in `report_to`",
+    keys=("report_to",),
+)
 def check_trackers(plan: Plan) -> None:
     """Raise UnknownNameError for an unknown tracker."""
     for name in trackers_of(plan):

@@ -48,7 +48,12 @@ def _all(entries: Sequence[Named]) -> Iterator[Named]:
         yield from _all([value for value in one.given.values() if isinstance(value, Named)])
 
 
-@check_config("callbacks", "modules", "callbacks that are none, or take other arguments")
+@check_config(
+    "callbacks",
+    "modules",
+    "callbacks that are none, or take other arguments",
+    keys=(CALLBACKS,),
+)
 def find_callbacks(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with the callbacks whose source is there."""
     entries = named(CALLBACKS, plan.config.get(CALLBACKS))
@@ -74,7 +79,12 @@ def _of_trl(one: Named) -> str:
     return one.path.rpartition(".")[2] if one.path.startswith("trl.") else ""
 
 
-@check_config("optimizer_class", "modules", "an optimizer's class that takes other arguments")
+@check_config(
+    "optimizer_class",
+    "modules",
+    "an optimizer's class that takes other arguments",
+    keys=(OPTIMIZER,),
+)
 def find_optimizer(plan: Plan) -> Iterator[str]:
     """Yield what is wrong with an optimizer that is named as module.Class."""
     name = plan.arguments.value(OPTIMIZER, "own")
@@ -109,7 +119,12 @@ def _builds_optimizer(runner: Runner) -> bool:
     return any(isinstance(f, ast.Attribute) and f.attr.startswith(_BUILDS) for f in called)
 
 
-@check_config("compute_metrics", "modules", "compute_metrics with a trainer that takes none")
+@check_config(
+    "compute_metrics",
+    "modules",
+    "compute_metrics with a trainer that takes none",
+    keys=(METRICS,),
+)
 def find_metrics(plan: Plan) -> Iterator[str]:
     """Yield why `compute_metrics` cannot be computed."""
     name = plan.config.text(METRICS)

@@ -7,101 +7,42 @@ What an argument of a trainer depends on is in no signature: it is followed in t
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from fmtkit.core import section
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.class_arguments import Fields, fields_of
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.key import Key
-from fmtkit.training.config.keys import SECTION, arguments_of, find_key
+from fmtkit.training.config.keys import GENERAL, SECTION, arguments_of, find_key
+from fmtkit.training.config.our_arguments import OURS
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class
 from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning.check import note
 from fmtkit.training.planning.resolve import has_evaluation, lacks, section_of, set_keys
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.trainer_reads import Reads, Test, reads
-from fmtkit.training.planning.types import Argument, Arguments
+from fmtkit.training.planning.types import Argument
 
 NEEDED: Mapping[str, str] = {"packing_strategy": "packing"}
 """Argument -> the switch without which it does nothing, where the source is not followed that far."""
-OURS = frozenset(
-    {
-        "assistant_only_loss",
-        "beta",
-        "chat_template_kwargs",
-        "completion_only_loss",
-        "eos_token",
-        "generation_batch_size",
-        "generation_kwargs",
-        "is_encoder_decoder",
-        "mask_truncated_completions",
-        "max_completion_length",
-        "max_length",
-        "max_new_tokens",
-        "min_p",
-        "model_init_kwargs",
-        "multi_objective_aggregation",
-        "num_generations",
-        "num_generations_eval",
-        "packing",
-        "pad_to_multiple_of",
-        "padding_value",
-        "repetition_penalty",
-        "reward_model_path",
-        "reward_weights",
-        "steps_per_generation",
-        "sync_ref_model",
-        "teacher_model_init_kwargs",
-        "teacher_model_name_or_path",
-        "temperature",
-        "top_k",
-        "top_p",
-        "trust_remote_code",
-        "use_vllm",
-        "vllm_enable_sleep_mode",
-        "vllm_group_port",
-        "vllm_mode",
-        "vllm_server_base_url",
-        "vllm_server_host",
-        "vllm_server_port",
-        "vllm_server_timeout",
-    }
-)
-"""Arguments of TRL's classes that fmtkit acts on by itself, whatever the trainer reads."""
 _MOST = 3
 """Tests that a note shows."""
 
 
-@dataclass(frozen=True)
-class _Use:
-    """A key that only some methods use; `False` asks for what every other method does."""
-
-    need: str
-    what: str
-
-
-_NEEDS: Mapping[str, _Use] = {
-    "teacher_model": _Use("teacher", "has no teacher"),
-    "reward_model_path": _Use(
-        "reward_model", "takes no reward model of this key; name it in trl.reward_funcs"
+_NEEDS: Mapping[str, tuple[str, str]] = {
+    "teacher_model": ("teacher", "has no teacher"),
+    "reward_model_path": (
+        "reward_model",
+        "takes no reward model of this key; name it in trl.reward_funcs",
     ),
 }
-"""Key -> the need of a runner without which nothing reads it."""
+"""Key -> the need of a runner without which nothing reads it, and what to say then."""
 
 
-def notes(plan: Plan) -> Iterator[str]:
-    """Yield a note on each key that is set and has no effect, and that no other note names."""
-    config, runner, out = plan.config, plan.runner, plan.arguments
-    said = [*out.notes, *_of_settings(config, runner, out), *_of_keys(config, runner, out)]
-    yield from said[len(out.notes) :]
-    for argument, why in _of_arguments(plan):
-        key = _key(argument.origin)
-        if not any(re.search(rf"(^|[ ,]){re.escape(key)}\b.* change", note) for note in said):
-            yield f"{key} changes nothing: {why}"
-
-
-def _of_settings(config: Config, runner: Runner, out: Arguments) -> Iterator[str]:
-    """Yield a note on each key that the method, its class or another key leaves without effect."""
+@note("conditional", f"{SECTION}.vllm_*")
+def _of_keys(plan: Plan) -> Iterator[str]:
+    """Yield a note on each key that a method's class, its own value or another key leaves without effect."""
+    config, runner = plan.config, plan.runner
     fields = arguments_of(runner)
     for key, value, _ in sorted(set_keys(config), key=lambda one: one[0].name):
         if lacks(key, fields) and value is not False:
@@ -119,17 +60,31 @@ def _of_settings(config: Config, runner: Runner, out: Arguments) -> Iterator[str
             and _is_idle(config, runner, other)
         ):
             yield f"{key.name} changes nothing without {other}"
-    dead = sorted(name for name in config.settings if section_of(name) in runner.idle)
+
+
+@note("*.*")
+def _of_idle_sections(plan: Plan) -> Iterator[str]:
+    runner = plan.runner
+    dead = sorted(name for name in plan.config.settings if section_of(name) in runner.idle)
     if dead:
         yield (
             f"{runner.trainer.partition(':')[2]} takes no keys of {' or '.join(sorted(runner.idle))}: "
             f"{', '.join(dead)} change nothing"
         )
+
+
+@note("of sections")
+def _of_other_sections(plan: Plan) -> Iterator[str]:
+    runner, given = plan.runner, plan.arguments.sections
     for name in section.names():
-        if name not in runner.sections and out.sections.get(name):
-            yield f"{runner.method} does not use {_keys(out.sections[name])}"
-    if out.peft and config.get("adapter") is None:
-        yield f"without `adapter` all weights train: {_keys(out.peft)} change nothing"
+        if name not in runner.sections and given.get(name):
+            yield f"{runner.method} does not use {_keys(given[name])}"
+
+
+@note("to peft", unless=("adapter",))
+def _of_no_adapter(plan: Plan) -> Iterator[str]:
+    if plan.arguments.peft and plan.adapter is None:
+        yield f"without `adapter` all weights train: {_keys(plan.arguments.peft)} change nothing"
 
 
 def _keys(arguments: Mapping[str, Argument]) -> str:
@@ -150,29 +105,65 @@ def _is_idle(config: Config, runner: Runner, name: str) -> bool:
     return config.get(name) in (None, False, 0)
 
 
-def _of_keys(config: Config, runner: Runner, out: Arguments) -> Iterator[str]:
-    for name, reason in sorted(runner.ignores.items()):
-        argument = out.trainer.get(name)
+@note("to the trainer alone")
+def _of_ignored_arguments(plan: Plan) -> Iterator[str]:
+    for name, reason in sorted(plan.runner.ignores.items()):
+        argument = plan.arguments.trainer.get(name)
         if argument is not None and argument.value not in (None, False):
             yield f"{_key(argument.origin)} changes nothing: {reason}"
-    for name, use in _NEEDS.items():
-        if config.get(name) is not None and use.need not in runner.needs:
-            yield f"{name} changes nothing: {runner.method} {use.what}"
-    teacher = [a for a in out.teacher.values() if "teacher" not in runner.needs]
-    yield from (
-        f"{_key(a.origin)} changes nothing: {runner.method} has no teacher" for a in teacher
-    )
-    if config.is_true("train_on_inputs") and runner.mask != "completion":
-        yield f"train_on_inputs changes nothing: {runner.method} never trains on prompts"
+
+
+@note(*_NEEDS)
+def _of_needs(plan: Plan) -> Iterator[str]:
+    for name, (need, what) in _NEEDS.items():
+        if plan.config.get(name) is not None and need not in plan.runner.needs:
+            yield f"{name} changes nothing: {plan.method} {what}"
+
+
+@note("to teacher")
+def _of_teacher(plan: Plan) -> Iterator[str]:
+    if "teacher" not in plan.runner.needs:
+        for argument in plan.arguments.teacher.values():
+            yield f"{_key(argument.origin)} changes nothing: {plan.method} has no teacher"
+
+
+@note("train_on_inputs")
+def _of_inputs(plan: Plan) -> Iterator[str]:
+    if plan.trains_on_inputs and plan.runner.mask != "completion":
+        yield f"train_on_inputs changes nothing: {plan.method} never trains on prompts"
+
+
+@note("loss_watchdog_patience")
+def _of_watchdog(plan: Plan) -> Iterator[str]:
+    config = plan.config
     if config.get("loss_watchdog_patience") and not config.get("loss_watchdog_threshold"):
         yield "loss_watchdog_patience changes nothing without loss_watchdog_threshold"
-    if config.get("split_by") and not has_evaluation(config):
+
+
+@note("split_by")
+def _of_splits(plan: Plan) -> Iterator[str]:
+    if plan.config.get("split_by") and not has_evaluation(plan.config):
         yield "split_by changes nothing without val_set_size"
+
+
+@note("mean_resizing_embeddings")
+def _of_embeddings(plan: Plan) -> Iterator[str]:
+    config = plan.config
     if config.get("mean_resizing_embeddings") and not config.get("tokens"):
         yield "mean_resizing_embeddings changes nothing without tokens"
 
 
-def _of_arguments(plan: Plan) -> Iterator[tuple[Argument, str]]:
+@note("to the trainer alone")
+def _of_arguments(plan: Plan) -> Iterator[str]:
+    """Yield a note on each argument that the trainer does not read, and that no other note names."""
+    said = tuple(plan.arguments.notes)
+    for argument, why in _unread(plan):
+        key = _key(argument.origin)
+        if not any(re.search(rf"(^|[ ,]){re.escape(key)}\b.* change", one) for one in said):
+            yield f"{key} changes nothing: {why}"
+
+
+def _unread(plan: Plan) -> Iterator[tuple[Argument, str]]:
     """Yield each argument that a key set and the trainer does not read beside the others, with the reason."""
     runner, out = plan.runner, plan.arguments
     fields = arguments_of(runner)
@@ -204,7 +195,7 @@ def _is_asked(argument: Argument, fields: Fields) -> bool:
     name = _key(argument.origin)
     key = find_key(name) or find_key(name.rpartition(".")[0])
     is_own = key is not None and key.to == "trainer" and key.target in ("*", argument.name)
-    return is_own and argument.name not in fields_of("transformers:TrainingArguments").fields
+    return is_own and argument.name not in fields_of(GENERAL).fields
 
 
 def _reason(tests: list[Test], found: Reads, values: Mapping[str, object], trainer: str) -> str:

@@ -91,6 +91,11 @@ class Job:
         return limit if isinstance(limit, int) else None
 
     @property
+    def reward_weights(self) -> object:
+        """Return the weights of the rewards, in their order; None where all count alike."""
+        return self.trainer.get("reward_weights")
+
+    @property
     def trusts_code(self) -> bool:
         """Return whether code that comes with a model or a tokenizer may run."""
         return self.trainer.get("trust_remote_code") is True

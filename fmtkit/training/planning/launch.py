@@ -12,9 +12,8 @@ import yaml
 
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.training.config.config import Config
-from fmtkit.training.planning.types import Launch
+from fmtkit.training.planning.types import Launch, training_command
 
-MODULE = "fmtkit.training.run.process"
 _STANDALONE = "--standalone"
 """torchrun's word for processes of this machine alone, which meet at a free port."""
 _LAST_PORT = 65535
@@ -141,16 +140,10 @@ def _launch(config: Config, run: Path) -> Launch:
 
 def _plain(run: Path, count: int) -> Launch:
     if count == 1:
-        return Launch(_training(run), "one process")
+        return Launch.of_one_process(run)
     # accelerate starts one process for `--cpu --num_processes 2`, silently; torchrun starts two.
     several = ("torchrun", _STANDALONE, f"--nproc_per_node={count}", "--no-python")
-    return Launch(_python((*several, *_training(run))), f"torchrun, {count} processes")
-
-
-def _training(run: Path) -> tuple[str, ...]:
-    """Return the command of one training process."""
-    # -P: a module in the working directory, such as trl.py, must not shadow an installed one.
-    return (sys.executable, "-P", "-m", MODULE, str(run))
+    return Launch(_python((*several, *training_command(run))), f"torchrun, {count} processes")
 
 
 def _python(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,7 +161,7 @@ def _named(name: str, run: Path, count: int | None) -> Launch:
         raise OptionError(f"accelerate_config: {name}: no such file")
     counted = (f"--num_processes={count}",) if count else ()
     launcher = ("accelerate", "launch", "--config_file", str(path), *counted, "--no_python")
-    command = (*launcher, *_training(run))
+    command = (*launcher, *training_command(run))
     return Launch(_python(command), str(path), is_local=False)
 
 
@@ -176,7 +169,14 @@ def _accelerate(name: str, profile: Mapping[str, object], run: Path, count: int 
     single = profile.get("distributed_type") == "NO"
     filled = {**profile, "num_processes": 1 if single else count or "all devices"}
     file = run / "accelerate.yaml"
-    command = ("accelerate", "launch", "--config_file", str(file), "--no_python", *_training(run))
+    command = (
+        "accelerate",
+        "launch",
+        "--config_file",
+        str(file),
+        "--no_python",
+        *training_command(run),
+    )
     return Launch(_python(command), f"accelerate, {name}", filled, needs_cuda=not single)
 
 
@@ -277,7 +277,7 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
             _STANDALONE,
             f"--nproc_per_node={count or 'gpu'}",
             "--no-python",
-            *_training(run),
+            *training_command(run),
         )
         return Launch(
             _python(command),

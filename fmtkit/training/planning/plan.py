@@ -8,7 +8,7 @@ from fmtkit.core import runner
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.formats import registry
-from fmtkit.training.config.config import Config, Setting, load
+from fmtkit.training.config.config import Config, Setting, is_plain_path, load
 from fmtkit.training.config.problems import Problem, Problems
 from fmtkit.training.planning import (
     chat_templates,
@@ -19,16 +19,18 @@ from fmtkit.training.planning import (
     hooks,
     idle,
     launch,
+    model_refusals,
+    plugin_entries,
     refusals,
     schedules,
     trainer_choice,
     trainer_rules,
 )
-from fmtkit.training.planning.check import of_config, of_method, run_checks
+from fmtkit.training.planning.check import add_notes, of_plan, run_checks
 from fmtkit.training.planning.max_steps import few_steps
 from fmtkit.training.planning.resolve import derive, resolve
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.planning.types import TEST, DatasetPlan
+from fmtkit.training.planning.types import TEST, DatasetPlan, Launch
 from fmtkit.writing.outputs import local_path
 
 _DECLARING = (
@@ -36,11 +38,14 @@ _DECLARING = (
     device_checks,
     dataset_entries,
     extensions,
+    idle,
+    model_refusals,
+    plugin_entries,
     refusals,
     schedules,
     trainer_rules,
 )
-"""Modules that declare checks of any plan; those of a section are imported for the methods that take it."""
+"""Modules that declare checks and notes of any plan; those of a section are for methods that take it."""
 
 
 def plan(
@@ -62,9 +67,9 @@ def plan(
     problems.found += config.problems
     made = _started(config, problems)
     derive(made, problems)
-    made.arguments.notes += [*idle.notes(made), *refusals.plugin_notes(config)]
+    add_notes(made)
     made = _with_datasets(made, problems)
-    run_checks(made, problems, (*of_config(made.runner), *of_method(made.runner)))
+    run_checks(made, problems, of_plan(made))
     readings = tuple(dataset.reading for dataset in made.all_datasets)
     with problems.collecting("template"):
         samples = "rewards" in made.runner.needs
@@ -91,19 +96,22 @@ def _started(config: Config, problems: Problems) -> Plan:
     made = Plan(config, chosen, Path("runs") / _stem(config), package)
     made = replace(made, arguments=resolve(config, chosen, problems))
     with problems.collecting("value", "output_dir"):
-        run = local_path(config.text("output_dir") or made.run, "output_dir")
+        named = config.text("output_dir") or str(made.run)
+        run = Path(named) if is_plain_path(named) else local_path(named, "output_dir")
         made = replace(made, run=run)
-    launching = made.launch
-    with problems.collecting("launch"):
-        launching = launch.make(config, made.run)
-    return replace(made, launch=launching)
+    made = replace(made, launch=Launch.of_one_process(made.run))
+    if config.sets("to launch"):
+        with problems.collecting("launch"):
+            made = replace(made, launch=launch.make(config, made.run))
+    return made
 
 
 def _with_datasets(made: Plan, problems: Problems) -> Plan:
     """Return a plan with the datasets whose type is understood."""
-    with problems.collecting("user_code", "plugins"):
-        for plugin in dataset_entries.plugin_files(made.config):
-            registry.load_plugin(plugin)
+    if made.config.sets("plugins"):
+        with problems.collecting("user_code", "plugins"):
+            for plugin in plugin_entries.plugin_files(made.config):
+                registry.load_plugin(plugin)
     planned = list(_datasets(made.config, made.runner, problems))
     train = tuple(one for one in planned if not one.is_test)
     return replace(made, datasets=train, test_datasets=tuple(o for o in planned if o.is_test))

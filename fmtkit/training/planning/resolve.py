@@ -6,7 +6,6 @@ Keys that are set and change nothing are noted in `planning.idle`.
 import ast
 from collections.abc import Iterator, Mapping
 
-from fmtkit.core import section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.class_arguments import MODEL_ARGUMENTS, Field, Fields, fields_of
@@ -21,6 +20,8 @@ from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DEFAULT_LENGTH, Argument, Arguments
 
+_NOWHERE = frozenset({"fmtkit", "nothing", "refused"})
+"""Where keys go that are no argument of anything."""
 _CODES = {"loss_type": "loss_type"}
 """Argument -> the code of a wrong value, where another check reports the same."""
 _FATES = {"drop": "dropped", "fail": "rejected", "keep": "cut or dropped as TRL does"}
@@ -133,7 +134,7 @@ def _place(out: Arguments, key: Key, argument: Argument, fields: Fields) -> None
             taken.check(argument.name, argument.origin)
             taken.check_value(argument.name, argument.value, argument.origin)
         out.put("peft", argument)
-    elif key.to in {"quantization", "teacher", "environment", "launch", *section.names()}:
+    elif key.to not in _NOWHERE:
         out.put(key.to, argument)
 
 
@@ -247,7 +248,7 @@ def _floor(config: Config, out: Arguments) -> None:
 def _precision(config: Config, out: Arguments) -> None:
     bf16 = config.get("bf16")
     if isinstance(bf16, bool):
-        out.put("trainer", Argument("bf16", bf16, config.settings["bf16"].origin))
+        out.put("trainer", Argument("bf16", bf16, config.origin("bf16")))
     elif config.is_true("fp16"):
         out.put("trainer", Argument("bf16", False, "key fp16"))
     else:
@@ -256,7 +257,7 @@ def _precision(config: Config, out: Arguments) -> None:
     dtype = (
         {True: "bfloat16", "auto": BY_DEVICE}.get(bf16) if isinstance(bf16, bool | str) else None
     )
-    origin = config.settings["bf16"].origin if dtype else "default of fmtkit"
+    origin = config.origin("bf16") if dtype else "default of fmtkit"
     out.model.setdefault("dtype", Argument("dtype", dtype or "float32", origin))
 
 
@@ -265,10 +266,10 @@ def _optimizer(config: Config, out: Arguments) -> None:
     name = optimizer_class(config)
     if name is None:
         return
-    out.put("own", Argument("optimizer", name, config.settings["optimizer"].origin))
+    out.put("own", Argument("optimizer", name, config.origin("optimizer")))
     if config.get("optim_args") is not None:
         given = read_arguments(config.get("optim_args"))
-        out.put("own", Argument("optim_args", given, config.settings["optim_args"].origin))
+        out.put("own", Argument("optim_args", given, config.origin("optim_args")))
     idle = sorted(key for key in out.trainer if key.startswith("adam_"))
     if idle:
         out.notes.append(f"{', '.join(idle)}: {name} is given its arguments by optim_args alone")
@@ -393,7 +394,7 @@ def _variables(config: Config, chosen: Runner, out: Arguments) -> None:
     """Pass the template's variables to the trainer; other trainers read them from the rows."""
     name = "chat_template_kwargs"
     if config.get(name) and name in arguments_of(chosen).fields:
-        out.put("trainer", Argument(name, config.get(name), config.settings[name].origin))
+        out.put("trainer", Argument(name, config.get(name), config.origin(name)))
 
 
 def _reports(config: Config) -> object:

@@ -31,6 +31,7 @@ _LIKELY = {
     "schedule",
     "config",
     "a learning-rate schedule without a setting that it needs, or with one that it does not have",
+    keys=("lr_scheduler", "lr_scheduler_kwargs", "cosine_min_lr_ratio"),
 )
 def check(plan: Plan) -> Problem | None:
     """Return the problem of a schedule that lacks a setting, or has no such one."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, Module, imported_modules
-from fmtkit.training.planning.trainer_rules import (
+from fmtkit.training.planning.interpreter import (
     Frame,
     State,
     assign,

@@ -3,8 +3,10 @@
 Functions that decide anything import it, and it imports none of them.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import FmtkitError, OptionError
@@ -73,6 +75,17 @@ class Arguments:
         return limit if isinstance(limit, int) else None
 
     @property
+    def batch_size(self) -> int | None:
+        """Return the rows of a step of one process; None where no key says."""
+        size = self.value("per_device_train_batch_size")
+        return size if isinstance(size, int) else None
+
+    @property
+    def reward_weights(self) -> object:
+        """Return the weights of the rewards, in their order; None where all count alike."""
+        return self.value("reward_weights")
+
+    @property
     def evaluates(self) -> bool:
         """Return whether rows are evaluated on while the run trains."""
         return self.value("eval_strategy") not in (None, "no")
@@ -102,6 +115,12 @@ def _is_default(argument: Argument) -> bool:
     return argument.origin.startswith("default of ")
 
 
+def training_command(run: Path) -> tuple[str, ...]:
+    """Return the command of one training process."""
+    # -P: a module in the working directory, such as trl.py, must not shadow an installed one.
+    return (sys.executable, "-P", "-m", "fmtkit.training.run.process", str(run))
+
+
 @dataclass(frozen=True)
 class Launch:
     """The command that starts training, and the accelerate file that it reads, if any."""
@@ -117,6 +136,11 @@ class Launch:
     """How many processes train; None where that depends on the machine."""
     is_local: bool = True
     """Whether all processes are on this machine; a user's accelerate file may name others."""
+
+    @classmethod
+    def of_one_process(cls, run: Path) -> "Launch":
+        """Make the launch of a run of which no key says how it is started."""
+        return cls(training_command(run))
 
 
 @dataclass(frozen=True)

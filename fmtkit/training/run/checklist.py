@@ -85,4 +85,6 @@ def every() -> tuple[Check[Any], ...]:
     of_runners = (check for runner in shipped() for check in of_method(runner))
     of_trainers = (Check[Any](a.code, "config", a.about, a.say) for a in advice() if a.about)
     named = {check.code: check for check in (*of_trainers, *of_runners)}
-    return (*of_making, *of_config(), *named.values(), *of_run())
+    # A check may be declared in parts: for some keys, and for methods that lack something.
+    declared = {check.code: check for check in of_config()}
+    return (*of_making, *declared.values(), *named.values(), *of_run())

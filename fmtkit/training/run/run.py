@@ -260,7 +260,7 @@ def _killed(planned: Plan) -> Exception:
     given = planned.arguments
     return out_of_memory(
         "the system killed a training process",
-        given.value("per_device_train_batch_size") or "unset",
+        given.batch_size or "unset",
         given.max_length or "unset",
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 
 from fmtkit.core.runner import Runner
-from fmtkit.training.config.config import Config
+from fmtkit.training.config.config import Config, Keys
 from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.planning import visible_gpus
 from fmtkit.training.planning.check import check_config
@@ -101,14 +101,14 @@ def _colocate(chosen: Runner, out: Arguments) -> None:
 Rule = Callable[[GenerationSettings], str | None]
 
 
-def _rule(code: str, about: str, feature: str = "") -> Callable[[Rule], Rule]:
-    """Declare a rule about how answers are generated; TRL's asynchronous trainer has its own.
+def _rule(code: str, about: str, keys: Keys, feature: str = "") -> Callable[[Rule], Rule]:
+    """Declare a rule about keys of how answers are generated; TRL's asynchronous trainer has its own.
 
     That a trainer lacks the feature which the rule is about is a problem of its own, of section `rl`.
     """
 
     def declare(rule: Rule) -> Rule:
-        @check_config(code, "config", about, section="vllm")
+        @check_config(code, "config", about, section="vllm", keys=keys)
         @wraps(rule)
         def find(plan: Plan) -> str | None:
             settings = GenerationSettings(plan.config, plan.runner, plan.launch.processes)
@@ -123,7 +123,10 @@ def _rule(code: str, about: str, feature: str = "") -> Callable[[Rule], Rule]:
 
 
 @_rule(
-    "prefetch", "answers ahead of time from a generator that cannot provide them", "async_prefetch"
+    "prefetch",
+    "answers ahead of time from a generator that cannot provide them",
+    ("trl.async_prefetch", "trl.prefetch_depth"),
+    "async_prefetch",
 )
 def _prefetch(settings: GenerationSettings) -> str | None:
     if not settings.is_set("async_prefetch"):
@@ -156,6 +159,7 @@ def _prefetch(settings: GenerationSettings) -> str | None:
 @_rule(
     "sync_interval",
     "`vllm_sync_interval` without vLLM, or with a vLLM that drops its weights",
+    ("trl.vllm_sync_interval",),
     "vllm_sync_interval",
 )
 def _interval(settings: GenerationSettings) -> str | None:
@@ -171,7 +175,12 @@ def _interval(settings: GenerationSettings) -> str | None:
     return None
 
 
-@_rule("lora_sync", "an adapter that the vLLM server cannot load", "vllm_lora_sync")
+@_rule(
+    "lora_sync",
+    "an adapter that the vLLM server cannot load",
+    ("trl.vllm_lora_sync",),
+    "vllm_lora_sync",
+)
 def _adapter(settings: GenerationSettings) -> str | None:
     if not settings.is_set("vllm_lora_sync"):
         return None
@@ -200,7 +209,12 @@ def _adapter(settings: GenerationSettings) -> str | None:
     return None
 
 
-@_rule("file_sync", "weights as files that a vLLM server would not get", "vllm_sync")
+@_rule(
+    "file_sync",
+    "weights as files that a vLLM server would not get",
+    ("trl.vllm_sync",),
+    "vllm_sync",
+)
 def _files(settings: GenerationSettings) -> str | None:
     config = settings.config
     if not serve.sends_files(config):
@@ -228,7 +242,9 @@ def _copies(config: Config) -> int:
 
 
 @_rule(
-    "colocate", "a vLLM inside the trainer over devices that do not divide those of the training"
+    "colocate",
+    "a vLLM inside the trainer over devices that do not divide those of the training",
+    ("vllm.tensor_parallel_size", "trl.vllm_tensor_parallel_size"),
 )
 def _devices(settings: GenerationSettings) -> str | None:
     if not settings.colocates or settings.processes is None:
@@ -244,7 +260,7 @@ def _devices(settings: GenerationSettings) -> str | None:
     return None
 
 
-@_rule("transfer", "all weights for a vLLM server from a training without a GPU")
+@_rule("transfer", "all weights for a vLLM server from a training without a GPU", ("use_cpu",))
 def _transfer(settings: GenerationSettings) -> str | None:
     # A mode that does not exist is a problem of its own.
     in_server = settings.serves and settings.config.text("trl.vllm_mode") in {None, "server"}

@@ -5,6 +5,8 @@ import pytest
 pytest.importorskip("trl")
 
 from fmtkit.core.errors import DependencyError, OptionError, UnknownNameError
+from fmtkit.core.runner import find
+from fmtkit.training.building.online_health import OnlineHealth
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import trainer_choice
@@ -124,3 +126,11 @@ def test_documents_have_a_length_where_none_is_set() -> None:
     plan = planned(STRIDED, "sequence_len=null")
     assert plan.arguments.own["max_length"].value == 1024
     assert any("documents are cut at 1024 tokens" in note for note in plan.notes)
+
+
+def test_the_scale_of_ebfts_reward_is_its_own() -> None:
+    limits = find("ebft").health
+    assert limits is not None
+    health = OnlineHealth(limits)
+    log = {"loss": 0.0, "rewards/ebft/mean": -0.5, "entropy": 0.3}
+    assert [text for step in range(40) for text in health.see(log, step)] == []

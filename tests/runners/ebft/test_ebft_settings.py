@@ -1,12 +1,13 @@
 """The keys under `ebft:`, their defaults and what is refused."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pytest
 
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.runners.ebft.settings import read_settings
+from fmtkit.runners.ebft.settings import EbftSettings, read_settings
 from fmtkit.runners.ebft.settings_plan import plan_settings, scale_rewards
+from fmtkit.training.config.keys import table
 
 DEFAULTS = {
     "mode": "structured",
@@ -156,3 +157,8 @@ def test_reinforce_has_no_structured_form() -> None:
 
 def test_the_unbiased_form_leaves_rewards_unscaled() -> None:
     assert scale_rewards({"diversity_baseline": "loo"}) == "none"
+
+
+def test_every_setting_is_a_key_and_every_key_a_setting() -> None:
+    known = {name.removeprefix("ebft.") for name in table() if name.startswith("ebft.")}
+    assert known == {one.name for one in fields(EbftSettings)}

@@ -98,7 +98,7 @@ class ExternalEnvironment:
         rewards = load_rewards(
             naming.with_ours(section.get("reward_funcs"), self.reward),
             [Path(place) for place in job.places],
-            weights=job.trainer.get("reward_weights"),
+            weights=job.reward_weights,
             options=read_options(section),
         )
         self.reward.failures = rewards.failures

@@ -34,7 +34,7 @@ def check_users_names(run: Run) -> None:
     rewards = entries.read(naming.others(section.get("reward_funcs")), places)
     entries.check(rewards)
     if "rewards" in plan.runner.needs and "rewards" not in plan.runner.provided(plan.config):
-        entries.check_weights(plan.arguments.value("reward_weights"), rewards)
+        entries.check_weights(plan.arguments.reward_weights, rewards)
     call_limits.read_options(section)
     loading.check_names(section, places)
 

@@ -40,7 +40,11 @@ def derive(plan: Plan) -> None:
 
 
 @check_config(
-    "async_method", "config", "the asynchronous trainer with a method other than grpo", section="rl"
+    "async_method",
+    "config",
+    "the asynchronous trainer with a method other than grpo",
+    section="rl",
+    keys=("trl.backend",),
 )
 def _method(plan: Plan) -> str | None:
     chosen = plan.runner
@@ -55,6 +59,7 @@ def _method(plan: Plan) -> str | None:
     "config",
     "keys of fmtkit's GRPO trainer with a method of a different trainer",
     section="rl",
+    keys=("of sections",),
 )
 def _features(plan: Plan) -> Iterator[str]:
     chosen, given = plan.runner, plan.arguments.values("rl")
@@ -76,6 +81,7 @@ def _features(plan: Plan) -> Iterator[str]:
     "config",
     "an environment that makes the answers, with a trainer that makes them itself",
     section="rl",
+    keys=("of sections",),
 )
 def _answers(plan: Plan) -> Iterator[str]:
     chosen, config = plan.runner, plan.config
@@ -95,6 +101,7 @@ def _answers(plan: Plan) -> Iterator[str]:
     "config",
     "invalid values of the keys of `trl` that only fmtkit has",
     section="rl",
+    keys=("of sections",),
 )
 def _settings(plan: Plan) -> None:
     given = plan.arguments.values("rl")
@@ -143,6 +150,7 @@ def _batches(plan: Plan) -> group_rule.Batches:
     "config",
     "a number of weights that differs from the number of rewards",
     section="rl",
+    keys=("trl.reward_funcs",),
 )
 def _weights(plan: Plan) -> None:
     config, chosen = plan.config, plan.runner

@@ -177,7 +177,7 @@ def rewards_of(job: Job) -> Rewards:
     return load_rewards(
         section.get("reward_funcs"),
         [Path(place) for place in job.places],
-        weights=job.trainer.get("reward_weights"),
+        weights=job.reward_weights,
         options=read_options(section),
     )
 

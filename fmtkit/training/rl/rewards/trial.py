@@ -54,7 +54,7 @@ def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float
     kept = [number for number, item in enumerate(named) if naming.others([item])]
     rewards = entries.read([named[number] for number in kept], places_of(plan.config.source))
     elsewhere = "rewards" in plan.runner.provided(plan.config)
-    weights = plan.arguments.value("reward_weights")
+    weights = plan.arguments.reward_weights
     if not elsewhere:
         entries.check_weights(weights, named)
     listed = weights if isinstance(weights, list) else [1.0] * len(named)
