@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "conversion.replay",
     "inspect": "inspection.inspect",
     "train": "training.train",
+    "report": "training.report",
     "compare": "training.compare",
     "merge": "training.merge",
     "try": "training.try_run",
@@ -42,7 +43,9 @@ REWARDS = "rewards"
 DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
 PANELS = {
     **dict.fromkeys(("types", "schema", "templates", "env"), REFERENCE),
-    **dict.fromkeys(("train", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING),
+    **dict.fromkeys(
+        ("train", "report", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING
+    ),
 }
 """Command -> its heading in `fmtkit --help`; the others are about data."""
 EXAMPLES = {
@@ -57,6 +60,9 @@ fmtkit inspect support_pairs.jsonl
 fmtkit inspect colours.jsonl -t chatml.intel --tokenizer tokenizer --html colours.html""",
     "train": """\
 fmtkit train docs/examples/dpo.yaml --dry-run --partial""",
+    "report": """\
+fmtkit report runs/dpo-demo
+fmtkit report runs/dpo-demo runs/ipo-demo -o compared.html""",
     "compare": """\
 fmtkit compare axolotl.yaml --against last_run_prepared/HASH""",
     "merge": """\
@@ -83,7 +89,7 @@ fmtkit templates chatml""",
 fmtkit env""",
 }
 """Command -> calls that `--help` shows; tests run them next to the samples of docs/examples."""
-AFTERWARDS = frozenset({"compare", "merge", "try", "vllm-serve", "rewards", "replay"})
+AFTERWARDS = frozenset({"report", "compare", "merge", "try", "vllm-serve", "rewards", "replay"})
 """Commands whose examples need what a run, another program or a user has made: tests parse them."""
 FIRST = """\
 fmtkit inspect FILE    what a file is, what is wrong with it, and the command that converts it

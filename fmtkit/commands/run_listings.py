@@ -112,7 +112,10 @@ def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
     trained = f"{adapter} adapter" if adapter else "model"
     title = f"{plan.method} -> {trained}, {counted(report['steps'], 'step')}"
     seconds = Text(f"in {report['seconds']:.2f} s", style="dim")
-    show(errors(), Text(title, style="bold"), lines, seconds)
+    verdict = report.get("verdict", {})
+    said = [verdict.get("text", ""), *(f"  {one}" for one in verdict.get("advice", ()))]
+    told = [Text(visible(line)) for line in said if line]
+    show(errors(), Text(title, style="bold"), *told, lines, seconds)
 
 
 def print_comparison(found: "Comparison", *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`fmtkit train`, `compare`, `merge`, `try` and `vllm-serve`: training runs, and what belongs to them."""
+"""`fmtkit train`, `report`, `compare`, `merge`, `try`, `vllm-serve`: training runs, and what belongs to them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -55,6 +55,45 @@ def train(
     if outcome.report is not None and not json:
         run_listings.print_end(outcome, outcome.report)
     raise typer.Exit(outcome.exit_code)
+
+
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(help="Folder of a run, finished or not; or of two runs.")
+    ],
+    *,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Page to write; default: report.html, or compared.html in the second run.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say whether a run learned, and write its page; of two runs one page, beside each other.
+
+    A run that was stopped, or is still going, has a page of what it logged.
+    """
+    from fmtkit.reports.console import print_json
+    from fmtkit.training.run import run_page
+
+    page, verdicts = run_page.write_report([Path(run) for run in runs], Path(out) if out else None)
+    if json:
+        print_json(
+            {
+                "page": str(page),
+                "runs": [{"run": r, **v.as_dict()} for r, v in zip(runs, verdicts, strict=True)],
+            }
+        )
+        return
+    for run, verdict in zip(runs, verdicts, strict=True):
+        say(f"{run}: {verdict.text}")
+        for advice in verdict.advice:
+            say(f"  {advice}")
+    typer.echo(page)
 
 
 @flags(CompareOptions)

@@ -1,10 +1,13 @@
 (() => {
-  const { read, byId, number, counted, h, s, table, clean, textNodes } = page;
+  const { read, byId, number, counted, h, s, table, clean, textNodes, begin, end } = page;
+  begin();
   const { title, runs } = read("data");
-  const WIDTH = 480, HEIGHT = 220, LEFT = 64, RIGHT = 12, TOP = 12, BOTTOM = 30;
+  const WIDTH = 480, HEIGHT = 220, LEFT = 84, RIGHT = 12, TOP = 12, BOTTOM = 30;
   const STATES = { learned: ["fine", "✔"], unclear: ["note", "●"], not_learned: ["bad", "✖"], diverged: ["bad", "✖"] };
   const WORDS = { learned: "learned", unclear: "unclear", not_learned: "did not learn", diverged: "diverged" };
-  const figure = (value) => value === null || value === undefined ? "none" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  const figure = (value) => value === null || value === undefined ? "none" :
+    value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e7) ? Number(value.toPrecision(3)).toExponential() :
+    Number(value.toPrecision(4)).toLocaleString("en-US", { maximumSignificantDigits: 4 });
   const several = runs.length > 1;
 
   byId("title").textContent = clean(title);
@@ -48,9 +51,10 @@
     };
     const cross = s("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     const dots = lines.map((_, k) => s("circle", { class: `dot line-${k}`, r: 4, visibility: "hidden" }));
-    const first = points[0], last = points[points.length - 1];
+    const ends = (line) => { const found = line.filter(([, value]) => value !== null); return found.length ? [found[0], found[found.length - 1]] : null; };
+    const moves = lines.map((line, k) => { const found = ends(line); return (several ? `${clean(runs[k].name)}: ` : "") + (found ? `${figure(found[0][1])} → ${figure(found[1][1])}` : "no number"); }).join(", ");
     const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: 0,
-      "aria-label": `${clean(name)}: ${figure(first[1])} at step ${number(first[0])}, ${figure(last[1])} at step ${number(last[0])}` },
+      class: "curve", "aria-label": `${clean(name)}, steps ${number(left)} to ${number(right)}: ${moves}` },
       s("line", { class: "axis", x1: LEFT, x2: LEFT, y1: TOP, y2: HEIGHT - BOTTOM }),
       s("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
       s("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, figure(high)),
@@ -60,7 +64,7 @@
       ...lines.map((line, k) => s("path", { class: `line line-${k}`, d: path(line) })), cross, ...dots);
     // One point is no line.
     lines.forEach((line, k) => { if (line.length === 1 && line[0][1] !== null) svg.append(s("circle", { class: `dot line-${k}`, r: 4, cx: x(line[0][0]), cy: y(line[0][1]) })); });
-    const said = h("p", { class: "reading quiet", role: "status" }, `${figure(first[1])} → ${figure(last[1])}`);
+    const said = h("p", { class: "reading quiet", role: "status" }, moves);
     const steps = [...new Set(lines.flat().map(([step]) => step))].sort((a, b) => a - b);
     let at = -1;
     function point(index) {
@@ -79,8 +83,8 @@
     const nearest = (place) => steps.reduce((best, step, i) => Math.abs(x(step) - place) < Math.abs(x(steps[best]) - place) ? i : best, 0);
     svg.addEventListener("pointermove", (event) => { const box = svg.getBoundingClientRect(); point(nearest((event.clientX - box.left) * WIDTH / box.width)); });
     svg.addEventListener("keydown", (event) => {
-      const moves = { ArrowRight: at + 1, ArrowLeft: at < 0 ? steps.length - 1 : at - 1, Home: 0, End: steps.length - 1 };
-      if (event.key in moves) { event.preventDefault(); point(moves[event.key]); }
+      const places = { ArrowRight: at + 1, ArrowLeft: at < 0 ? steps.length - 1 : at - 1, Home: 0, End: steps.length - 1 };
+      if (event.key in places) { event.preventDefault(); point(places[event.key]); }
     });
     return h("figure", {}, h("figcaption", {}, ...textNodes(name)), svg, said);
   }
@@ -115,6 +119,7 @@
 
   for (const run of runs) {
     byId("data-body").append(several ? h("h3", {}, ...textNodes(run.name)) : "");
+    if (run.versions) byId("settings-body").append(h("p", { class: "quiet" }, ...textNodes(several ? `${run.name}: ${run.versions}` : run.versions)));
     const files = run.data.map(([file, count, digest]) => [clean(file), number(count), clean(digest)]);
     byId("data-body").append(files.length ? table(["file", "rows", "SHA-256"], files, [1]) : h("p", {}, "Nothing is known of it."));
   }
@@ -128,4 +133,5 @@
       h("p", {}, ...textNodes(text), ...(link && !several ? [" ", h("a", { href: link }, "Search them"), "."] : [])),
       ...steps.map(({ step, heads: columns, rows: cells }) => h("div", {}, h("h3", {}, `Step ${number(step)}`), h("div", { class: "scroll" }, table(columns.map(clean), cells.map((line) => line.map(clean)))))));
   }
+  end();
 })();

@@ -147,6 +147,7 @@ def _facts(run: Path, name: str, report: Mapping[str, Any]) -> dict[str, Any]:
             [key, first.get(key), last.get(key)] for key in sorted({**first, **last}, key=place)
         ],
         "settings": _settings(plan),
+        "versions": ", ".join(f"{n} {v}" for n, v in _mapping(report, "versions").items()),
         "data": [
             [str(entry["file"]), entry["rows"], str(entry["sha256"])]
             for entry in _list(report, "data")
@@ -173,7 +174,6 @@ def _cards(
     rows = sum(e["rows"] for e in _list(report, "data") if isinstance(e, Mapping))
     template = _mapping(plan, "chat_template").get("name")
     sources = [str(e.get("source")) for e in _list(plan, "datasets") if isinstance(e, Mapping)]
-    versions = _mapping(report, "versions").items()
     facts = {
         "Rows": f"{rows:,}" if rows else "",
         "Sources": ", ".join(sources),
@@ -181,7 +181,6 @@ def _cards(
         "Adapter": str(plan.get("adapter") or ""),
         "Tokens": f"{tokens[-1]:,.0f}" if tokens else "",
         "Tokens a second": f"{median(speeds):,.0f}" if speeds else "",
-        "Versions": ", ".join(f"{name} {version}" for name, version in versions),
     }
     return [(name, text) for name, text in facts.items() if text]
 
