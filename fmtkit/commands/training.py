@@ -1,4 +1,4 @@
-"""`fmtkit train`, `report`, `compare`, `merge`, `try`, `vllm-serve`: training runs, and what belongs to them."""
+"""`fmtkit train`, `report`, `compare`, `merge`, `try`, `vllm-serve`: training, and what belongs to it."""
 
 from pathlib import Path
 from typing import Annotated
