@@ -14,6 +14,7 @@ from fmtkit.training.config import config
 from fmtkit.training.config.class_arguments import UNKNOWN, fields_of
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import visible_gpus
+from fmtkit.training.rl.rewards import entries
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from pages import from_trl
@@ -559,6 +560,24 @@ def test_rewards_of_trls_scripts_are_found_by_their_names():
         "my_lib.rewards.f",
         "trl.rewards.reasoning_accuracy_reward",
     ]
+
+
+@pytest.mark.parametrize("name", ["acuracy_reward", "my_reward", "get_cosine_scaled_reward"])
+def test_a_bare_name_that_is_no_reward_of_trls_scripts_is_refused(name):
+    with pytest.raises(
+        FmtkitError, match=f"reward_funcs: {name}: TRL's scripts know accuracy_reward"
+    ):
+        load(PAIRS + f"reward_funcs: [accuracy_reward, {name}]\n", "rl=grpo")
+
+
+def test_a_reward_of_trl_that_lacks_its_package_is_named_by_the_plan(monkeypatch):
+    text = PAIRS + "per_device_train_batch_size: 8\nreward_funcs: [accuracy_reward]\n"
+    assert not any("math-verify" in note for note in plan_of(text, "grpo").notes)
+    monkeypatch.setattr(entries, "find_spec", lambda name: None)
+    said = (
+        "trl.rewards.accuracy_reward needs math-verify: pip install math-verify (needed to train)"
+    )
+    assert any(said in note for note in plan_of(text, "grpo").notes)
 
 
 def test_the_punishment_of_trls_scripts_is_that_of_fmtkits_reward():

@@ -107,6 +107,8 @@ def translated(
         trl_sources.named(out, lines)
         trl_sources.refuse_alone(out, problems)
     if is_trls:
+        with problems.collecting("value", "reward_funcs"):
+            _check_rewards(out)
         with problems.collecting("two_spellings", "reward_model_name_or_path"):
             _reward_model(out, lines, chosen)
     else:
@@ -255,6 +257,21 @@ def _refuse_mixed(out: dict[str, object], chosen: Runner | None, problems: Probl
             raise OptionError(
                 f"{name}: the file has keys of TRL's ({ours[0]}) and of axolotl's ({theirs[0]}): did you "
                 f"mean {f'{SECTION}.{name}'!r}? A flat {name} is read in a file with TRL's keys alone"
+            )
+
+
+def _check_rewards(out: dict[str, object]) -> None:
+    """Refuse a bare name that TRL's scripts do not know; elsewhere it may be a model's."""
+    given = out.get("reward_funcs")
+    for name in given if isinstance(given, list) else [given]:
+        known = {*_REWARDS, _PUNISHMENT}
+        if isinstance(name, str) and name.isidentifier() and name not in known:
+            if Path(name).is_dir():
+                continue
+            del out["reward_funcs"]
+            raise OptionError(
+                f"reward_funcs: {name}: TRL's scripts know {', '.join(sorted(known))} by such a name; write "
+                "module.function for another function, reward_model_name_or_path for a model"
             )
 
 

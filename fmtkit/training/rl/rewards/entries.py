@@ -9,6 +9,7 @@ models/judge, org/judge               a reward model: a folder with config.json,
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from fmtkit.training.config.problems import NEEDED
 
 KEY = "trl.reward_funcs"
 LIBRARY_PATH = "fmtkit.rewards"
+OF_MATH = frozenset({"trl.rewards.accuracy_reward", "trl.rewards.reasoning_accuracy_reward"})
+"""Rewards of TRL that compare answers by the package math-verify, and look for it when they are called."""
 
 Options = Mapping[str, object]
 
@@ -51,6 +54,8 @@ def check(entries: Sequence[Entry]) -> None:
         if entry.model:
             continue
         user_objects.check(KEY, entry.path, entry.places)
+        if entry.path in OF_MATH and find_spec("math_verify") is None:
+            raise OptionError(f"{KEY}: {entry.path} needs math-verify: pip install math-verify")
         reward = of_library(entry)
         if reward is not None:
             make(reward, entry)
