@@ -19,7 +19,7 @@ FORMAT = 1
 """The version of the format; another one is refused."""
 KIND = "fmtkit_lock"
 HEAD = """\
-# The contract of a dataset: https://github.com/fmtkit/fmtkit, docs/lock.md
+# The contract of a dataset (fmtkit, docs/lock.md).
 #   fmtkit check {name}             exits with 1 if something is not as it is here, and says what
 #   fmtkit check {name} --update    writes what is so now, after you have looked at it
 # Edit `budgets` by hand, nothing else: the checksum is that of all other lines.
@@ -86,6 +86,11 @@ def _is_lock(path: Path) -> bool:
     return path.is_file() and f"{KIND}:".encode() in path.read_bytes()
 
 
+def budgets_of(path: Path) -> dict[str, int | str]:
+    """Return the budgets of a lock that is replaced, whatever became of its other lines."""
+    return read_budgets(_parsed(path).get("budgets"), path)
+
+
 def read(path: Path) -> Lock:
     """Read a lock.
 
@@ -93,14 +98,7 @@ def read(path: Path) -> Lock:
         OptionError, UnknownNameError: if it is no lock, one of another version, or was edited by hand;
             the message names the key.
     """
-    from fmtkit.training.config import yaml_file
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OptionError(f"{path}: cannot be read: {reason}; `fmtkit lock` writes one") from error
-    data = yaml_file.parse(text, str(path))
+    data = _parsed(path)
     _check_kind(path, data)
     own = {key: value for key, value in data.items() if key not in WRITTEN_BY}
     if data["checksum"] != _checksum(own):
@@ -108,11 +106,19 @@ def read(path: Path) -> Lock:
             f"{path}: checksum: the lines below `budgets` were edited by hand, or merged; take them from "
             "git again, or write the lock anew with `fmtkit lock ... --overwrite`"
         )
-    held: dict[str, Any] = own
-    lock = Lock(
-        held["datasets"], held["versions"], read_budgets(data.get("budgets"), path), own.get("config")  # type: ignore[arg-type]
-    )
-    return lock
+    budgets = read_budgets(data.get("budgets"), path)
+    return Lock(data["datasets"], data["versions"], budgets, data.get("config"))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    from fmtkit.training.config import yaml_file
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OptionError(f"{path}: cannot be read: {reason}; `fmtkit lock` writes one") from error
+    return yaml_file.parse(text, str(path))
 
 
 def _check_kind(path: Path, data: Mapping[str, Any]) -> None:

@@ -80,7 +80,7 @@ def lock(
     (lock_file.refuse_foreign if overwrite else lock_file.refuse_existing)(path)
     if len(options.max_length) > 1:
         raise OptionError("--max-length: a lock counts the rows over one length; give it once")
-    budgets = lock_file.read(path).budgets if overwrite and path.exists() else {}
+    budgets = lock_file.budgets_of(path) if overwrite and path.exists() else {}
     places = Places(path.parent)
     if options.config is not None:
         made = _of_config(options.config, options, places, sources, watch)
