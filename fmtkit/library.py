@@ -38,6 +38,8 @@ from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
     from fmtkit.inspection.survey_record import Survey
+    from fmtkit.locking.lock_file import Lock
+    from fmtkit.locking.locking import Check
     from fmtkit.training.comparing.comparison import Comparison
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.merging import Merged
@@ -228,6 +230,74 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
     from fmtkit.inspection.inspection import run
 
     return run(source, options).survey
+
+
+NOT_OF_A_LOCK = ("sample", "show_mask", "rows", "loss_budget")
+
+
+@keywords(InspectOptions, without=NOT_OF_A_LOCK)
+def lock(
+    source: Source,
+    out: str | Path,
+    type: str | None = None,
+    *,
+    overwrite: bool = False,
+    options: InspectOptions,
+) -> "Lock":
+    """Write what a dataset is into a small file for git, which `check` compares later.
+
+    Args:
+        source: Paths, globs, folders or URLs; an empty list with `config`.
+        out: The lock to write, such as `data.lock`.
+        type: As in `convert`; None for the type that fits best.
+        overwrite: Whether a lock at `out` is replaced; its budgets are kept.
+
+    Returns:
+        The lock: its `datasets`, `budgets` and `versions`.
+
+    Raises:
+        OutputExistsError: if `out` exists already.
+        OptionError: if the source is not a file, no type fits it, or the template writes the date.
+        UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError, SourceError: as `inspect`.
+
+    Example:
+        >>> fmtkit.lock("pairs.jsonl", "pairs.lock", "intel").datasets[0]["counts"]  # doctest: +SKIP
+    """
+    from fmtkit.locking.locking import lock as write_lock
+
+    return write_lock(source, out, options, overwrite=overwrite)
+
+
+@keywords(InspectOptions, without=(*NOT_OF_A_LOCK, "config"))
+def check(
+    lock: str | Path,
+    *,
+    data: str | Path | Sequence[str | Path] = (),
+    update: bool = False,
+    options: InspectOptions,
+) -> "Check":
+    """Compare a dataset with its lock.
+
+    Args:
+        lock: The file that `lock` wrote.
+        data: Sources to read instead of those of the lock.
+        update: Whether the state of today is written into the lock; budgets are kept.
+
+    Returns:
+        The check: its `changes`, each with what changed, where and why, and an `exit_code`.
+
+    Raises:
+        OptionError, UnknownNameError: if the file is no lock, of another version, or was edited by hand.
+        SourceError, TokenizerError, TemplateError: if what the lock names cannot be read.
+
+    Example:
+        >>> fmtkit.check("pairs.lock").is_same  # doctest: +SKIP
+        True
+    """
+    from fmtkit.locking.locking import check as check_lock
+
+    named = [data] if isinstance(data, str | Path) else data
+    return check_lock(lock, data=[*map(str, named)], update=update, options=options)
 
 
 @checked

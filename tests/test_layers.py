@@ -114,6 +114,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
+    ("locking",),
     ("runners",),
     ("commands",),
 ]
@@ -355,7 +356,9 @@ except SystemExit as stop:
 """
 
 
-@pytest.mark.parametrize("command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"]])
+@pytest.mark.parametrize(
+    "command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"], ["fmtkit", "lock", "--help"]]
+)
 def test_help_loads_nothing_heavy(command):
     names = loaded(CALL.format(command))
     assert not names & {*HEAVY, "polars", "pyarrow", "numpy", "jsonschema", "tokenizers", "yaml"}

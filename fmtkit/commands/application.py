@@ -25,6 +25,8 @@ COMMANDS = {
     "validate": "conversion.validate",
     "replay": "conversion.replay",
     "inspect": "inspection.inspect",
+    "lock": "locking.lock",
+    "check": "locking.check",
     "train": "training.train",
     "report": "training.report",
     "compare": "training.compare",
@@ -58,6 +60,12 @@ fmtkit validate colours.jsonl --type intel""",
     "inspect": """\
 fmtkit inspect support_pairs.jsonl
 fmtkit inspect colours.jsonl -t chatml.intel --tokenizer tokenizer --html colours.html""",
+    "lock": """\
+fmtkit lock support_pairs.jsonl --type intel -o pairs.lock
+fmtkit lock colours.jsonl -t chatml.intel --tokenizer tokenizer --max-length 256 -o colours.lock""",
+    "check": """\
+fmtkit check pairs.lock
+fmtkit check pairs.lock --update""",
     "train": """\
 fmtkit train docs/examples/dpo.yaml --dry-run --partial""",
     "report": """\
@@ -89,7 +97,9 @@ fmtkit templates chatml""",
 fmtkit env""",
 }
 """Command -> calls that `--help` shows; tests run them next to the samples of docs/examples."""
-AFTERWARDS = frozenset({"report", "compare", "merge", "try", "vllm-serve", "rewards", "replay"})
+AFTERWARDS = frozenset(
+    {"check", "report", "compare", "merge", "try", "vllm-serve", "rewards", "replay"}
+)
 """Commands whose examples need what a run, another program or a user has made: tests parse them."""
 FIRST = """\
 fmtkit inspect FILE    what a file is, what is wrong with it, and the command that converts it

@@ -26,6 +26,7 @@ from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masks import USUAL, Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
+from fmtkit.inspection.row_observer import Observed, RowObserver
 from fmtkit.inspection.source_columns import ColumnCounts
 from fmtkit.inspection.written_rows import Written, write
 from fmtkit.rendering.chat import ChatTemplate
@@ -58,6 +59,8 @@ class RowStatistics:
     """What the template said -> rows."""
     lines: dict[int, int | None] = field(default_factory=dict)
     """Row -> physical line, of rows that findings name."""
+    observed: Observed | None = None
+    """What an observer keeps of the rows; None where there is none."""
 
     def absorb(self, other: "RowStatistics", first: int) -> None:
         """Add the statistics of rows whose row 0 is row `first` here."""
@@ -73,6 +76,8 @@ class RowStatistics:
         self.images.absorb(other.images)
         self.refusals.update(other.refusals)
         self.lines |= {row + first: line for row, line in other.lines.items()}
+        if self.observed is not None and other.observed is not None:
+            self.observed.absorb(other.observed, first)
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,16 @@ class Viewer:
     masking: Masking = USUAL
     visual: VisualCounter | None = None
     """How the tokens of images are counted; None where they are not."""
+    observer: RowObserver | None = None
+    """What else looks at every row."""
 
     def empty(self) -> RowStatistics:
         """Return the statistics of no row."""
         ends = self.checks.ends if self.checks else ()
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.ladder) if self.tokenizer else None
-        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting)
+        observed = self.observer.empty() if self.observer is not None else None
+        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting, observed=observed)
 
     def view(
         self,
@@ -120,7 +128,11 @@ class Viewer:
             images = statistics.images.add(table, self.visual, statistics.findings, records)
             added = images.added
             statistics.images.add_boxes(images, objects or {}, statistics.findings, records)
-        self._count(statistics, _every(written, self.stride), table, records, counter, added)
+        counts = self._count(
+            statistics, _every(written, self.stride), table, records, counter, added
+        )
+        if self.observer is not None:
+            statistics.observed = self.observer.view(table, written, counts, records)
         return statistics
 
     def _note(
@@ -156,8 +168,8 @@ class Viewer:
         records: Ints,
         counter: lengths.Counter,
         added: Ints,
-    ) -> None:
-        """Count the lengths of rows; `added` are the tokens of each row's images."""
+    ) -> dict[str, Ints]:
+        """Count the lengths of rows, and return them; `added` are the tokens of each row's images."""
         found = dict(count_columns(written.texts, counter).columns) if written.texts else {}
         for name, lists in written.lists.items():
             counts = count_lists(lists, counter)
@@ -170,7 +182,7 @@ class Viewer:
         if "input_ids" in table.column_names:
             found["input_ids"] = self._place(statistics, table, records)[written.kept]
         if not found:
-            return
+            return found
         added = added[written.kept]
         if added.any():
             found = with_images(found, added)
@@ -184,6 +196,7 @@ class Viewer:
         if statistics.cutting is not None and self.tokenizer is not None:
             rows = records[written.kept]
             statistics.cutting.add(measured, dict(written.texts), rows, self.tokenizer, added)
+        return found
 
     def _place(self, statistics: RowStatistics, table: pa.Table, records: Ints) -> Ints:
         """Count the anchors of tokenised rows, and return the rows' tokens without padding."""

@@ -38,6 +38,7 @@ from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masks import Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.row_fetch import RowFetch
+from fmtkit.inspection.row_observer import RowObserver
 from fmtkit.inspection.score_columns import score_names
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.survey_making import (
@@ -102,11 +103,13 @@ def run(
     rows: RowOptions | None = None,
     masks: Callable[[Masking], Masking] | None = None,
     watch: Watch | None = None,
+    observer: RowObserver | None = None,
 ) -> Inspection:
     """Inspect sources.
 
     `rows` says how they are converted if `options` do not say everything, as for a config's dataset;
-    `masks` adds what a config says of masks, `watch` follows the rows that were read.
+    `masks` adds what a config says of masks, `watch` follows the rows that were read, and `observer`
+    looks at each of them too.
 
     Raises:
         OptionError, UnknownNameError, ColumnMismatchError, TemplateError, TokenizerError: before
@@ -115,7 +118,7 @@ def run(
     """
     # A cluster is started once for all steps.
     with session():
-        return _run(source, options, rows, masks, watch)
+        return _run(source, options, rows, masks, watch, observer)
 
 
 def _run(
@@ -124,6 +127,7 @@ def _run(
     rows: RowOptions | None,
     masks: Callable[[Masking], Masking] | None,
     watch: Watch | None,
+    observer: RowObserver | None,
 ) -> Inspection:
     for plugin in options.plugins:
         registry.load_plugin(plugin)
@@ -153,6 +157,7 @@ def _run(
         tuple(sorted(set(options.max_length))) or LADDER,
         _stride(opened, options.sample),
         masking,
+        observer=observer,
     )
     if job.images is not None and tokenizer is not None and options.tokenizer:
         viewer, more = _with_images(viewer, options.tokenizer, tokenizer)

@@ -318,18 +318,21 @@ def _look_closely(
         number = fetched.place.row
         seen.lines[number] = fetched.place.line
         if number in shown or (number in masked and fetched.row is not None):
-            _see(seen, fetched, rows, is_masked=number in masked, is_shown=number in shown)
+            found = _see(seen, fetched, rows, is_masked=number in masked, is_shown=number in shown)
+            if statistics.observed is not None and number in masked:
+                statistics.observed.add_masks(number, found)
     return seen
 
 
 def _see(
     seen: _Seen, fetched: Fetched, rows: RowViewer, *, is_masked: bool, is_shown: bool
-) -> None:
+) -> tuple[Masked, ...]:
     row, masked = show(fetched, rows)
     if is_masked and fetched.row is not None:
         seen.tally.add(fetched.row, masked, fetched.place.row)
     if is_shown:
         seen.shown.append(row)
+    return masked
 
 
 def show(fetched: Fetched, rows: RowViewer) -> tuple[ShownRow, tuple[Masked, ...]]:

@@ -110,16 +110,19 @@ class Tokenizer:
 
 def load(name: str | Path) -> Tokenizer:
     """Load a tokenizer from a folder, a tokenizer.json, or the hub (its cache first)."""
+    return _load_folder(str(name), folder_of(name))
+
+
+def folder_of(name: str | Path) -> Path:
+    """Return the folder that a tokenizer is in, fetched from the hub if need be."""
     path = Path(name).expanduser()
     if path.is_file():
         if path.name != "tokenizer.json":
             raise TokenizerError(
                 f"{str(name)!r} is a file; give the folder that holds tokenizer.json"
             )
-        path = path.parent
-    if path.is_dir():
-        return _load_folder(str(name), path)
-    return _load_folder(str(name), _fetch(str(name)))
+        return path.parent
+    return path if path.is_dir() else _fetch(str(name))
 
 
 def _fetch(name: str) -> Path:

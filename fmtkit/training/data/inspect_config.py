@@ -11,6 +11,7 @@ from fmtkit.counting.anchors import AnchorRule
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
 from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.row_observer import RowObserver
 from fmtkit.training.config import config_words
 from fmtkit.training.data.datasets import options_of, specs_of
 from fmtkit.training.data.prerendered import settled
@@ -27,6 +28,7 @@ def inspect_config(
     sources: Sequence[object],
     options: InspectOptions,
     watch: Watch | None = None,
+    observer: RowObserver | None = None,
 ) -> list[tuple[str, Inspection]]:
     """Return the source of each dataset of a config, and what an inspection by its keys finds there.
 
@@ -41,12 +43,17 @@ def inspect_config(
     datasets = (*run_plan.datasets, *run_plan.test_datasets)
     with config_words.advice(run_plan.config, options.chosen()):
         return [
-            (dataset.source, _inspected(run_plan, dataset, options, watch)) for dataset in datasets
+            (dataset.source, _inspected(run_plan, dataset, options, watch, observer))
+            for dataset in datasets
         ]
 
 
 def _inspected(
-    run_plan: Plan, dataset: DatasetPlan, given: InspectOptions, watch: Watch | None
+    run_plan: Plan,
+    dataset: DatasetPlan,
+    given: InspectOptions,
+    watch: Watch | None,
+    observer: RowObserver | None,
 ) -> Inspection:
     selection = run_plan.slice_of(dataset)
     specs, local = specs_of(dataset, selection)
@@ -81,7 +88,7 @@ def _inspected(
     def masks(usual: Masking) -> Masking:
         return replace(usual, turns=turn_rule(run_plan.config, dataset.entry), max_length=limit)
 
-    return run(specs, options, rows, masks, watch)
+    return run(specs, options, rows, masks, watch, observer)
 
 
 def _template(run_plan: Plan, dataset: DatasetPlan) -> str | None:

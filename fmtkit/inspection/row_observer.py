@@ -1,0 +1,43 @@
+"""What looks at the rows of an inspection beside the survey, in its one pass over them, such as `fmtkit lock`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.written_rows import Written
+
+Ints = npt.NDArray[np.int64]
+
+
+class Observed(Protocol):
+    """What an observer keeps of rows; that of two blocks adds up, in the order of the input."""
+
+    def absorb(self, other: Any, first: int) -> None:
+        """Add what was kept of other rows, whose row 0 is row `first` here."""
+        ...
+
+    def add_masks(self, row: int, masked: Sequence[Masked]) -> None:
+        """Add the sequences of one of the rows whose masks are looked at."""
+        ...
+
+
+class RowObserver(Protocol):
+    """Looks at every row; it can be pickled, and works in several threads and processes."""
+
+    def empty(self) -> Observed:
+        """Return what is kept of no row."""
+        ...
+
+    def view(
+        self, table: pa.Table, written: Written, counts: Mapping[str, Ints], records: Ints
+    ) -> Observed:
+        """Look at a batch of a canonical table.
+
+        `written` are its texts, `counts` the lengths of those rows by column, and `records` the rows of the
+        block that the rows of the table were made of.
+        """
+        ...

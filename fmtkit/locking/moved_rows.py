@@ -1,0 +1,127 @@
+"""Which rows changed, as far as the digests of groups of rows can tell: between which rows, and how."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from fmtkit.locking.row_digests import Digests
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What is known of the rows that are not as they were; rows are numbered as they are now."""
+
+    words: str
+    first: int | None
+    """The first row that changed, was added or moved, or stands where one is missing; None past the end."""
+    last: int
+    """The last row that may be the first: equal to `first` where it is known exactly."""
+    kind: str
+    """changed, added, removed or reordered."""
+
+
+def moved(old: Sequence[str], every: int, rows: int, total: str, new: Digests) -> Moved:
+    """Compare the digests of groups of `every` rows of the past, which had `rows` rows, with rows of today.
+
+    `total` is the sum of the rows of the past.
+    """
+    if every == 1:
+        return _exactly(old, total, new)
+    more = new.size - rows
+    same = _same_groups(old, every, rows, new)
+    begin = same * every
+    if more > 0 and begin >= rows:
+        return _made(f"{_rows(more)} added at the end", rows, rows, new, "added")
+    if more < 0 and begin + every > new.size:
+        return _removed_at_end(-more, begin, new)
+    tail = _same_tail(old, every, rows, new)
+    end = min(max(begin + 1, (len(old) - tail) * every + more), new.size)
+    if more == 0:
+        return _replaced(old, every, begin, end, total, new)
+    if more > 0:
+        place = _added_row(total, begin, end, new) if more == 1 else None
+        if place is not None:
+            return _made("1 row was added", place, place, new, "added")
+        words = f"{_rows(more)} added, and others may have changed"
+        return _made(words, begin, max(end - 1, begin), new, "added")
+    words = f"{_rows(-more)} removed, and others may have changed"
+    return _made(words, begin, max(end - 1, begin), new, "removed")
+
+
+def _exactly(old: Sequence[str], total: str, new: Digests) -> Moved:
+    now = new.groups(1)
+    if len(old) == len(now):
+        places = [i for i, (a, b) in enumerate(zip(old, now, strict=True)) if a != b]
+        if sorted(old) == sorted(now):
+            words = f"the same rows are in another order ({_rows(len(places))} moved)"
+            return _made(words, places[0], places[0], new, "reordered")
+        if len(places) <= max(1, len(now) // 2):
+            return _made(f"{_rows(len(places))} changed", places[0], places[0], new, "changed")
+    found = SequenceMatcher(None, old, now, autojunk=False).get_opcodes()
+    steps = [step for step in found if step[0] != "equal"]
+    added = sum(end - begin for _, _, _, begin, end in steps)
+    removed = sum(end - begin for _, begin, end, _, _ in steps)
+    both = min(added, removed)
+    said = (
+        _rows(count) + " " + word
+        for count, word in ((both, "changed"), (added - both, "added"), (removed - both, "removed"))
+        if count
+    )
+    kind = "changed" if both else "added" if added else "removed"
+    place = steps[0][3]
+    return _made(", ".join(said), place, place, new, kind)
+
+
+def _same_groups(old: Sequence[str], every: int, rows: int, new: Digests) -> int:
+    """Count the groups at the beginning that are as they were."""
+    for number, digest in enumerate(old):
+        last = min((number + 1) * every, rows)
+        if last > new.size or new.group(number * every, last) != digest:
+            return number
+    return len(old)
+
+
+def _same_tail(old: Sequence[str], every: int, rows: int, new: Digests) -> int:
+    """Count the groups at the end that are as they were, at their distance from the end."""
+    more = new.size - rows
+    for count, number in enumerate(reversed(range(len(old)))):
+        first, last = number * every + more, min((number + 1) * every, rows) + more
+        if first < 0 or new.group(first, last) != old[number]:
+            return count
+    return len(old)
+
+
+def _replaced(
+    old: Sequence[str], every: int, begin: int, end: int, total: str, new: Digests
+) -> Moved:
+    if new.sum == total:
+        words = "the same rows are in another order"
+        return _made(words, begin, min(begin + every, end) - 1, new, "reordered")
+    differ = sum(a != b for a, b in zip(old, new.groups(every), strict=True))
+    groups = f"in {differ} of {len(old)} groups of {every:,}" if differ > 1 else "in one group"
+    words = f"rows changed {groups}" + (f" of {every:,}" if differ == 1 else "")
+    return _made(words, begin, min(begin + every, end) - 1, new, "changed")
+
+
+def _added_row(total: str, begin: int, end: int, new: Digests) -> int | None:
+    """Return the row that was added, if it is the only difference: its hash is the difference of the sums."""
+    hashed = np.uint64((int(new.sum, 16) - int(total, 16)) % 2**64)
+    found = np.flatnonzero(new.rows[begin : end + 1] == hashed)
+    return begin + int(found[0]) if len(found) else None
+
+
+def _removed_at_end(count: int, begin: int, new: Digests) -> Moved:
+    words = f"{_rows(count)} removed, at the end or among the last"
+    return _made(words, begin, max(new.size - 1, begin), new, "removed")
+
+
+def _made(words: str, first: int, last: int, new: Digests, kind: str) -> Moved:
+    if first >= new.size:
+        return Moved(words, None, new.size, kind)
+    return Moved(words, first, min(last, new.size - 1), kind)
+
+
+def _rows(count: int) -> str:
+    return "1 row was" if count == 1 else f"{count:,} rows were"
