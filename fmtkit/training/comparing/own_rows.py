@@ -8,11 +8,12 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masks import Masking, mask_row
+from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.prepared import Form, last_trained
 from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
+from fmtkit.training.data.loss_rules import LossRule
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.run import run
@@ -93,13 +94,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
 
     work, plan = own.job, own.plan
     longest = work.max_length
-    usual = Masking(
-        plan.method,
-        work.setting("train_on_inputs") is True,
-        work.trainer.get("assistant_only_loss") is True,
-        max_length=longest,
-        **_steps(work),
-    )
+    usual = replace(LossRule.of_job(work).masking(plan.method, longest), **_steps(work))
     templates = RowTemplates(own.tokenizer.chat_template, own.tokenizer.special_tokens)
     for sources in (work.train, work.evaluation):
         if not sources:
@@ -128,6 +123,7 @@ def _table(row: Mapping[str, Any]) -> str:
         ("chosen", "Preference"),
         ("segments", "Segments"),
         ("messages", "Conversation"),
+        ("text", "Conversation"),
         ("completions", "Stepwise"),
         ("input_ids", "Tokens"),
     ):

@@ -1,7 +1,7 @@
 """Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order.
 
-Rows of prerendered text become messages that are rendered unchanged. The model's own template stays that
-of its tokenizer: each row of text names the identity template for the calls that render it.
+Rows of text stay strings, as TRL's trainers take them. Beside messages they become messages that are rendered
+unchanged: each names the identity template, and the model's own stays that of its tokenizer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
+from fmtkit.tokenizers import text_ends
 from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.data.tokenized_rows import (
     VARIABLES,
@@ -106,13 +107,19 @@ def mixed(
     """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and tokenized_rows.has_flags(files)
-    # Methods that sample take prompts of text as they are, as long as all are text.
     samples = "Prompt" in runner.tables
     texts = [_holds_text(source.files) for source in sources]
-    words = any(texts) and not (samples and all(texts))
+    # Trainers take rows of text as they are, as long as all are text.
+    words = any(texts) and not (all(texts) and (samples or runner.text_ends))
+    around = None
+    if words and tokenizer is not None and runner.text_ends and runner.mask != "completion":
+        # Rows of sft are tokenized from their text; other trainers write no BOS and EOS into messages.
+        around = text_ends.written_around(tokenized_rows.adapted(tokenizer), runner.text_ends)
     parts = [
         _weighted(
-            _load(job, source, runner, flagged=flagged, words=words), source.weight, _seed(job)
+            _load(job, source, runner, flagged=flagged, words=words, around=around),
+            source.weight,
+            _seed(job),
         )
         for source in sources
     ]
@@ -165,7 +172,15 @@ def _as_texts(job: Job, rows: Any, tokenizer: Any) -> Any:
     return rows.map(render, features=features).remove_columns([_IS_TEXT])
 
 
-def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: bool) -> Any:
+def _load(
+    job: Job,
+    source: Source,
+    runner: Runner,
+    *,
+    flagged: bool,
+    words: bool,
+    around: text_ends.Writer | None,
+) -> Any:
     """Load Parquet files through an Arrow file of the run folder, which the processes share."""
     from datasets import Dataset
 
@@ -178,7 +193,8 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: boo
     if "rl" in runner.sections:
         rows = decoded(rows, source.files)
     if words:
-        rows = _worded(rows) if _holds_text(source.files) else _marked(rows, is_text=False)
+        is_text = _holds_text(source.files)
+        rows = _worded(rows, around) if is_text else _marked(rows, is_text=False)
     rows = tokenized_rows.with_rule(rows, source.turns)
     return _wide(tokenized_rows.with_flags(rows) if flagged else rows)
 
@@ -204,15 +220,22 @@ def _marked(rows: Any, *, is_text: bool) -> Any:
     return rows.add_column(_IS_TEXT, np.full(len(rows), is_text))
 
 
-def _worded(rows: Any) -> Any:
-    """Give text conversations the shape of messages, for the identity template to render unchanged."""
+def _worded(rows: Any, around: text_ends.Writer | None) -> Any:
+    """Give text conversations the shape of messages, for the identity template to render unchanged.
+
+    `around` writes the special tokens into them that the trainer would put around text.
+    """
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
     strings = [name for name in columns if _is_text(rows.features[name])]
+    first = next((name for name in strings if name in ("prompt", "text")), "")
+
+    def written(name: str, text: str) -> str:
+        return text if around is None else around(text, name == first, name != "prompt")
 
     def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
         return {
             "messages" if name == "text" else name: [
-                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
+                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": written(name, text)}]
                 for text in batch[name]
             ]
             for name in strings
@@ -222,8 +245,17 @@ def _worded(rows: Any) -> Any:
     return _marked(rows.map(word, batched=True, remove_columns=dropped), is_text=True)
 
 
+def are_strings(rows: Any) -> bool:
+    """Return whether the conversations of rows are text."""
+    return any(
+        _is_text(rows.features[name])
+        for name in (*DIALOG_COLUMNS, "text")
+        if name in rows.column_names
+    )
+
+
 def _is_text(feature: Any) -> bool:
-    return getattr(feature, "dtype", None) in {"string", "large_string"}
+    return getattr(feature, "dtype", None) in tokenized_rows.STRINGS
 
 
 def _wide(rows: Any) -> Any:

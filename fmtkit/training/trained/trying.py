@@ -298,7 +298,8 @@ def _encoding(
     trained: TrainedModel, tokenizer: Any, table: str, kind: Kind
 ) -> Callable[[Mapping[str, Any]], _Row]:
     """Return the function that makes ids of a row, the same as in its training."""
-    from fmtkit.inspection.masks import Masking, mask_row
+    from fmtkit.inspection.masking import Masking
+    from fmtkit.inspection.masks import mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.tokens import Tokenizer
