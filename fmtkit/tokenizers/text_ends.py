@@ -44,6 +44,17 @@ def tokens_of(text: str, tokenizer: Tokenizer, ends: TextEnds, *, closed: bool) 
     return TextTokens(text, list(encoding.ids), tuple(offsets))
 
 
+def begun(text: str, tokenizer: Tokenizer, ends: TextEnds) -> list[int]:
+    """Return the ids of a text that a model is to continue: with its BOS, and without an end."""
+    if ends != "text":
+        return tokens_of(text, tokenizer, ends, closed=False).ids
+    encoding = tokenizer.encode(text, add_special_tokens=True)
+    ids, special = list(encoding.ids), list(encoding.special_tokens_mask)
+    while len(ids) > 1 and special[-1]:
+        ids, special = ids[:-1], special[:-1]
+    return ids
+
+
 def closed_text(text: str, eos: str) -> str:
     """Return a text with EOS behind it, unless it ends with one."""
     return text if text.endswith(eos) else text + eos
@@ -85,6 +96,11 @@ def written_around(tokenizer: Tokenizer, ends: TextEnds) -> Writer:
         return closed_text(text, eos) + after if closes and ends else text
 
     return write
+
+
+def added_before(tokenizer: Tokenizer) -> str:
+    """Return the special tokens that the tokenizer puts before any text."""
+    return _around(tokenizer)[0]
 
 
 def _around(tokenizer: Tokenizer) -> tuple[str, str]:

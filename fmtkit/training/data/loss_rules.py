@@ -45,7 +45,7 @@ class LossRule:
             frozenset(table for table, is_unmasked in unmasked.items() if is_unmasked),
         )
 
-    def masking(self, method: str, max_length: int | None = None) -> Masking:
+    def masking(self, method: str | None = None, max_length: int | None = None) -> Masking:
         """Return the masking of a method's rows."""
         from fmtkit.inspection.masking import Masking
 
@@ -59,4 +59,4 @@ class LossRule:
 
     def learns_all(self, table: str) -> bool:
         """Return whether every token of a table's rows is trained on."""
-        return self.masking("sft").learns_all(table)
+        return self.masking().learns_all(table)

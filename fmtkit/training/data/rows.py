@@ -108,7 +108,7 @@ def mixed(
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and tokenized_rows.has_flags(files)
     samples = "Prompt" in runner.tables
-    texts = [_holds_text(source.files) for source in sources]
+    texts = [holds_text(source.files) for source in sources]
     # Trainers take rows of text as they are, as long as all are text.
     words = any(texts) and not (all(texts) and (samples or runner.text_ends))
     around = None
@@ -193,13 +193,13 @@ def _load(
     if "rl" in runner.sections:
         rows = decoded(rows, source.files)
     if words:
-        is_text = _holds_text(source.files)
+        is_text = holds_text(source.files)
         rows = _worded(rows, around) if is_text else _marked(rows, is_text=False)
     rows = tokenized_rows.with_rule(rows, source.turns)
     return _wide(tokenized_rows.with_flags(rows) if flagged else rows)
 
 
-def _holds_text(files: Sequence[str]) -> bool:
+def holds_text(files: Sequence[str]) -> bool:
     """Return whether the conversations in converted files are prerendered text."""
     import pyarrow as pa
     import pyarrow.parquet as pq

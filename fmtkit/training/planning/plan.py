@@ -67,8 +67,7 @@ def plan(
     run_checks(made, problems, (*of_config(made.runner), *of_method(made.runner)))
     readings = tuple(dataset.reading for dataset in made.all_datasets)
     with problems.collecting("template"):
-        samples = "rewards" in made.runner.needs
-        made = replace(made, template=chat_templates.template_of(config, readings, samples=samples))
+        made = replace(made, template=chat_templates.template_of(config, readings))
     made = replace(made, missing=tuple(_missing(config, made.runner)))
     if made.missing and not partial:
         problems.found.append(_incomplete(made.missing))

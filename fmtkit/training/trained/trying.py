@@ -211,20 +211,34 @@ def _checked(trained: TrainedModel, kind: Kind, what: str) -> Kind:
 
 
 def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:
-    assert trained.job is not None
+    is_plain = _is_plain(trained)
     rows = []
     for text in options.prompt[: options.limit]:
         messages = [{"role": "user", "content": text}]
-        ids = tokenizer(text)["input_ids"] if _is_plain(trained) else _context(tokenizer, messages)
-        asked = text if _is_plain(trained) else messages
-        rows.append(_Row(text, None, ids, asked=asked))
+        ids = _begun(trained, tokenizer, text) if is_plain else _context(tokenizer, messages)
+        rows.append(_Row(text, None, ids, asked=text if is_plain else messages))
     return rows
 
 
 def _is_plain(trained: TrainedModel) -> bool:
-    """Return whether the rows of the run are written without a template."""
+    """Return whether the rows of the run are written without a template, though it may have been given one."""
+    from fmtkit.training.data.rows import holds_text
+
     assert trained.job is not None
-    return trained.job.template == WITHOUT
+    files = [source.files for source in trained.job.train]
+    are_here = files and all(Path(file).is_file() for part in files for file in part)
+    return trained.job.template == WITHOUT or bool(are_here and all(map(holds_text, files)))
+
+
+def _begun(trained: TrainedModel, tokenizer: Any, text: str) -> list[int]:
+    """Return the ids of a prompt of text, with the BOS that it had in the training."""
+    from fmtkit.tokenizers.text_ends import begun
+    from fmtkit.training.building import build
+    from fmtkit.training.data.tokenized_rows import adapted
+
+    assert trained.job is not None
+    runner = build.runner_of(trained.job)
+    return begun(text, adapted(tokenizer), "text" if "Prompt" in runner.tables else runner.text_ends)
 
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
@@ -248,25 +262,20 @@ def _data(
     trained: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
 ) -> tuple[Kind, list[_Row]]:
     """Read the rows of a source by the type of the run's dataset, or by the one that was given."""
-    from fmtkit.inspection.text_masks import as_messages, is_prerendered
-
     assert trained.job is not None
     stream = RowStream(options.data, _row_options(trained, options))
     table = stream.job.table.name()
     if table not in KINDS:
         raise OptionError(f"--data {options.data}: rows of a {table} table cannot be tried")
     kind = _checked(trained, KINDS[table], f"--data {options.data} ({table})")
-    encode = _encoding(trained, tokenizer, table, kind)
+    encode = _encoding(trained, tokenizer, table, kind, options.data)
     rows: list[_Row] = []
     for piece in stream:
         if rows_with_images(piece.table):
             raise OptionError(
                 f"--data {options.data}: rows with images cannot be tried; give --prompt TEXT"
             )
-        rows += (
-            encode(as_messages(row) if is_prerendered(row, table) else row)
-            for row in written(piece.table).to_pylist()
-        )
+        rows += map(encode, written(piece.table).to_pylist())
     refused = stream.ledger.quarantined + stream.ledger.no_pair
     if refused:
         codes = ", ".join(f"{code} {n:,}" for code, n in stream.ledger.reasons.most_common())
@@ -295,36 +304,43 @@ def _row_options(trained: TrainedModel, options: TryOptions) -> RowOptions:
 
 
 def _encoding(
-    trained: TrainedModel, tokenizer: Any, table: str, kind: Kind
+    trained: TrainedModel, tokenizer: Any, table: str, kind: Kind, source: object
 ) -> Callable[[Mapping[str, Any]], _Row]:
     """Return the function that makes ids of a row, the same as in its training."""
     from fmtkit.inspection.masking import Masking
     from fmtkit.inspection.masks import mask_row
+    from fmtkit.inspection.text_masks import is_prerendered
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
-    from fmtkit.tokenizers.tokens import Tokenizer
+    from fmtkit.training.data.tokenized_rows import adapted
 
     assert trained.job is not None
-    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
-    template = None
+    own, template = adapted(tokenizer), None
     if tokenizer.chat_template is not None:
         text = tokenizer.chat_template
-        template = RowTemplate(template_sources.recognised("template", text, special))
+        template = RowTemplate(template_sources.recognised("template", text, own.special_tokens))
     type_options = trained.job.settings.get("type_options")
     separator = type_options.get("step_separator", "\n") if isinstance(type_options, dict) else "\n"
     method = trained.job.method if kind != "answers" else None
     masking = Masking(method, step_separator=str(separator))
 
     def answered(row: Mapping[str, Any]) -> _Row:
+        columns = {name: value for name, value in row.items() if name not in _ROW}
+        if is_prerendered(row, table):
+            if row.get("prompt") is None:
+                raise OptionError(
+                    f"--data {source}: its rows are text without a prompt; give --prompt TEXT"
+                )
+            said, reference = row["prompt"], row.get("completion")
+            context = _begun(trained, tokenizer, said)
+            return _Row(said, reference, context, asked=said, columns=columns)
         messages, reference = _asked(row)
         context = _context(tokenizer, messages, row.get("tools"))
-        columns = {name: value for name, value in row.items() if name not in _ROW}
         return _Row(_said(messages), reference, context, asked=messages, columns=columns)
 
     def scored(row: Mapping[str, Any]) -> _Row:
         expected = row.get("label", row.get("labels"))
-        sequences = mask_row(row, table, adapted, template, masking)
+        sequences = mask_row(row, table, own, template, masking)
         return _Row(_said(row["prompt"]), expected, [], sequences)
 
     return answered if kind == "answers" else scored
