@@ -47,6 +47,8 @@ class Parts:
     """Rows that were left out."""
     are_rendered: bool = False
     """Whether the conversations are rendered text, though the trainer takes only messages."""
+    first_rows: Any = ()
+    """The first rows to evaluate on, or else to train on, as they were before anything was tokenized."""
     on_demand: bool = False
     """Whether rows to train on are prepared when a step draws them."""
     tokenize: Callable[[Any], Any] | None = None
@@ -205,10 +207,18 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         callbacks=callbacks,
         notes=notes,
         are_rendered=are_rendered,
+        first_rows=_first_rows(loaded if evaluation is None else evaluation),
         on_demand=waits,
         tokenize=tokenize,
         processor=processor,
     )
+
+
+_FIRST = 512
+
+
+def _first_rows(rows: Any) -> Any:
+    return rows.select(range(min(_FIRST, len(rows))))
 
 
 def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any:

@@ -90,7 +90,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
     from fmtkit.training.data.rows import mixed
-    from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row
+    from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row, table_of
 
     work, plan = own.job, own.plan
     longest = work.max_length
@@ -102,7 +102,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
         for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
-                masked = mask_row(row, _table(row), own.tokenizer, templates.of(row), masking)
+                masked = mask_row(row, table_of(row), own.tokenizer, templates.of(row), masking)
                 for one in _rows(masked, row, longest):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.has_loss
@@ -116,20 +116,6 @@ def _steps(work: Job) -> dict[str, Any]:
         "step_separator": str(given.get("step_separator", "\n")),
         "train_on_last_step_only": given.get("train_on_last_step_only") is True,
     }
-
-
-def _table(row: Mapping[str, Any]) -> str:
-    for column, table in (
-        ("chosen", "Preference"),
-        ("segments", "Segments"),
-        ("messages", "Conversation"),
-        ("text", "Conversation"),
-        ("completions", "Stepwise"),
-        ("input_ids", "Tokens"),
-    ):
-        if row.get(column) is not None:
-            return table
-    return "Unpaired" if row.get("label") is not None else "Completion"
 
 
 def _rows(masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:

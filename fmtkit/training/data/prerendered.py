@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fmtkit.converting import detection, typenames
 from fmtkit.converting.bound_column import Row
-from fmtkit.core.errors import ColumnMismatchError, OptionError
+from fmtkit.core.errors import ColumnMismatchError
 from fmtkit.core.tables import Segments
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter

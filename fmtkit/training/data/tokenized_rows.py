@@ -143,7 +143,7 @@ def tokenized(rows: Any, tokenizer: Any, usual: Masking) -> Any:
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
             row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
-            for one in mask_row(row, _table(row), own, templates.of(row), masking):
+            for one in mask_row(row, table_of(row), own, templates.of(row), masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
@@ -207,12 +207,23 @@ def _rule(row: Mapping[str, Any]) -> TurnRule:
     return USUAL_TURNS if written is None else TurnRule.from_dict(json.loads(written))
 
 
-def _table(row: Mapping[str, Any]) -> str:
+_TABLES = {
+    "chosen": "Preference",
+    "segments": "Segments",
+    "messages": "Conversation",
+    "text": "Conversation",
+    "completions": "Stepwise",
+    "input_ids": "Tokens",
+}
+"""A column that a row of a table has -> the table."""
+
+
+def table_of(row: Mapping[str, Any]) -> str:
     """Return the table of a row: mixed datasets have each other's columns as nulls."""
-    if row.get("segments") is not None:
-        return "Segments"
-    is_dialog = row.get("messages") is not None or row.get("text") is not None
-    return "Conversation" if is_dialog else "Completion"
+    for column, table in _TABLES.items():
+        if row.get(column) is not None:
+            return table
+    return "Unpaired" if row.get("label") is not None else "Completion"
 
 
 def _canonical(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def implied(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | No
     media = [_media(row) - {_TAKEN} for row in sample]
     if all(media):
         kinds = ", ".join(sorted({kind for found in media for kind in found}))
-        raise _fault(dataset, f"the rows hold media ({kinds}), and fmtkit trains on text and images only")
+        raise _fault(
+            dataset, f"the rows hold media ({kinds}), and fmtkit trains on text and images only"
+        )
     if "type" in dataset.entry or dataset.entry.get("columns"):
         return None
     read, whole = (_choose(sample, method, dataset) for method in (plan.method, None))
@@ -61,7 +63,7 @@ def _sure_type(
     """Return the type that `inspect` is sure of, if the method takes what it makes."""
     if not fits or certainty(fits, sample) != SURE or fits[0].options:
         return None
-    converter = fits[0].converter
+    converter = _of_trl(fits).converter
     if whole is not None and whole.required >= converter.required:
         return None
     if not _takes(plan, converter):
@@ -71,6 +73,14 @@ def _sure_type(
     # A name of axolotl may mean another type in a config than it does elsewhere.
     is_meant = converter in registry.named(reading.source or reading.type)
     return converter.name if is_meant else None
+
+
+def _of_trl(fits: Sequence[Fit]) -> Fit:
+    """Return the fit of TRL's own dataset type, where the best one reads only some rows of that type."""
+    best = fits[0]
+    same = (f for f in fits if f.converter.name in dataset_entries.OF_TRL and f.sound >= best.sound)
+    made = (best.converter.table, best.converter.text)
+    return next((f for f in same if (f.converter.table, f.converter.text) == made), best)
 
 
 def _unnamed(

@@ -20,6 +20,7 @@ from fmtkit.training.planning import (
     idle,
     launch,
     refusals,
+    sampling,
     schedules,
     trainer_choice,
     trainer_rules,
@@ -37,6 +38,7 @@ _DECLARING = (
     dataset_entries,
     extensions,
     refusals,
+    sampling,
     schedules,
     trainer_rules,
 )

@@ -15,7 +15,7 @@ from fmtkit.core.tables import written
 from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
-from fmtkit.training.trained import best_of, judging, trained_model
+from fmtkit.training.trained import answering, best_of, judging, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list
 
 
 def _is_plain(trained: TrainedModel) -> bool:
-    """Return whether the rows of the run are written without a template, though it may have been given one."""
+    """Return whether the rows of the run are text, though its tokenizer may have a template."""
     from fmtkit.training.data.rows import holds_text
 
     assert trained.job is not None
@@ -238,24 +238,16 @@ def _begun(trained: TrainedModel, tokenizer: Any, text: str) -> list[int]:
 
     assert trained.job is not None
     runner = build.runner_of(trained.job)
-    return begun(text, adapted(tokenizer), "text" if "Prompt" in runner.tables else runner.text_ends)
+    return begun(
+        text, adapted(tokenizer), "text" if "Prompt" in runner.tables else runner.text_ends
+    )
 
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
     more = {"tools": json.loads(tools)} if isinstance(tools, str) else {}
-    text = _rendered(tokenizer, messages, add_generation_prompt=True, **more)
+    text = answering.rendered(tokenizer, messages, add_generation_prompt=True, **more)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
-    """Render messages in the form of contents that the template takes: of vision models often parts."""
-    from fmtkit.rendering.content_parts import in_form
-    from fmtkit.training.data.rows import forms_of_content
-
-    forms = forms_of_content(tokenizer)
-    shown = [in_form(message, forms) for message in messages]
-    return str(tokenizer.apply_chat_template(shown, tokenize=False, **given))
 
 
 def _data(
@@ -407,7 +399,7 @@ def _making(
     """Return the function that gives a model's result for a row."""
     import torch
 
-    ends = _ends(tokenizer) if kind == "answers" else []
+    ends = answering.ends_of(tokenizer) if kind == "answers" else []
 
     def answer(model: Any, row: _Row, number: int) -> dict[str, Any]:
         torch.manual_seed(options.seed + number)
@@ -417,26 +409,16 @@ def _making(
         return scorer.best(row.asked, answers, row.columns)
 
     def one(model: Any, row: _Row) -> tuple[dict[str, Any], list[int]]:
-        ids = torch.tensor([row.context], device=model.device)
-        how: dict[str, Any] = {
-            "do_sample": False,
-            "temperature": None,
-            "top_p": None,
-            "top_k": None,
-        }
-        if options.temperature:
-            how = {"do_sample": True, "temperature": options.temperature, "top_p": 1.0, "top_k": 0}
-        out = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=options.max_new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=tokenizer.pad_token_id,
-            **how,
-        )[0, len(row.context) :].tolist()
-        finished = bool(out) and out[-1] in ends
-        text = tokenizer.decode(out[:-1] if finished else out, skip_special_tokens=False)
-        return {"answer": text, "tokens": len(out), "finished": finished}, out
+        made = answering.answer(
+            model,
+            tokenizer,
+            row.context,
+            ends,
+            most=options.max_new_tokens,
+            temperature=options.temperature,
+        )
+        values = {"answer": made.text, "tokens": len(made.ids), "finished": made.is_finished}
+        return values, made.ids
 
     def score(model: Any, row: _Row, _: int) -> dict[str, Any]:
         return {one.side or "completion": _score(model, one) for one in row.sequences}
@@ -474,23 +456,6 @@ def _logps(model: Any, one: "Masked") -> dict[str, float]:
     taken = logps.gather(1, ids[:, None])[:, 0]
     trained = torch.tensor(one.trained[1:].tolist(), device=logps.device)
     return {"logps": float(taken[trained].sum()), "tokens": int(trained.sum())}
-
-
-def _ends(tokenizer: Any) -> list[int]:
-    """Return the tokens that end an answer: the EOS, and what the template writes after a reply."""
-    ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    if tokenizer.chat_template is None:
-        return ends
-    answer = "answer"
-    messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": answer}]
-    text = _rendered(tokenizer, messages)
-    after = tokenizer(text[text.rfind(answer) + len(answer) :], add_special_tokens=False)[
-        "input_ids"
-    ]
-    special = set(tokenizer.all_special_ids) | {
-        number for number, token in tokenizer.added_tokens_decoder.items() if token.special
-    }
-    return list(dict.fromkeys([*ends, *(i for i in after[:1] if i in special)]))
 
 
 def _beta(trained: TrainedModel) -> float | None:
