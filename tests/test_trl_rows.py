@@ -12,6 +12,7 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 from datasets import Dataset
 
+from fmtkit.core.errors import FmtkitError
 from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers import tokens
@@ -43,7 +44,12 @@ TEXTS = {
 }
 TEXTS |= dict.fromkeys(("ipo", "reward", "cpo", "orpo"), TEXTS["dpo"])
 CASES = [(name.partition(" ")[0], rows) for name, rows in TEXTS.items()]
-SPECIAL = ("plain", "bos", "begins", "begins and ends")
+SPECIAL = (
+    "plain",
+    pytest.param("bos", marks=pytest.mark.slow),
+    "begins",
+    pytest.param("begins and ends", marks=pytest.mark.slow),
+)
 """Tokenizers: without BOS, with one, with one before every text, and with EOS behind it too."""
 
 
@@ -180,3 +186,125 @@ def shown(row: dict, method: str, tokenizer: tokens.Tokenizer) -> dict[str, list
         name for side in ("chosen", "rejected") for name in (f"{side}_input_ids", f"{side}_labels")
     ]
     return {name: out[name] for name in (*order, *more, "prompt_input_ids") if name in out}
+
+
+@pytest.fixture(scope="module")
+def chatting(tmp_path_factory):
+    """Return a model whose tokenizer begins every text with BOS, and has a template that marks replies."""
+    folder = tmp_path_factory.mktemp("chatting") / "model"
+    template = tiny.TEMPLATE
+    return tiny.with_beginning(tiny.make_model(folder, bos=True, template=template))
+
+
+def said(role: str, text: str) -> list[dict]:
+    return [{"role": role, "content": text}]
+
+
+PAIRS = [
+    {
+        "prompt": said("user", "red"),
+        "chosen": said("assistant", "big apple"),
+        "rejected": said("assistant", "river"),
+    },
+    {
+        "prompt": said("user", "blue stone"),
+        "chosen": said("assistant", "warm"),
+        "rejected": said("assistant", "of the"),
+    },
+]
+IMPLICIT = [{n: row["prompt"] + row[n] for n in ("chosen", "rejected")} for row in PAIRS]
+MESSAGES = [{"messages": row["prompt"] + row["chosen"]} for row in PAIRS]
+COMPLETIONS = [{"prompt": row["prompt"], "completion": row["chosen"]} for row in PAIRS]
+JUDGED = [{**row, "label": label} for row, label in zip(COMPLETIONS, (True, False), strict=True)]
+WORDED = [
+    {"chosen": "Say red. Yes.", "rejected": "Say red. No."},
+    {"chosen": "Say blue. Good.", "rejected": "Say blue. Bad."},
+]
+ALL = {"assistant_only_loss": False}
+CHATS = {
+    "sft": ("sft", MESSAGES, {}, {"assistant_only_loss": True}),
+    "sft on all tokens": ("sft", MESSAGES, ALL, ALL),
+    "sft completion": ("sft", COMPLETIONS, {}, {}),
+    "sft on all of a completion": (
+        "sft",
+        COMPLETIONS,
+        {"completion_only_loss": False},
+        {"completion_only_loss": False},
+    ),
+    "sft on replies within completions": (
+        "sft",
+        COMPLETIONS,
+        {"assistant_only_loss": True},
+        {"assistant_only_loss": True},
+    ),
+    "dpo": ("dpo", PAIRS, {}, {}),
+    "dpo of implicit prompts": ("dpo", IMPLICIT, {}, {}),
+    "dpo of implicit prompts of text": ("dpo", WORDED, {}, {}),
+    "kto": ("kto", JUDGED, {}, {}),
+    "reward": ("reward", PAIRS, {}, {}),
+    "reward of implicit prompts": ("reward", IMPLICIT, {}, {}),
+    "reward of implicit prompts of text": ("reward", WORDED, {}, {}),
+}
+"""Method, rows without a type, keys of the configuration, arguments of TRL's config class."""
+
+
+@pytest.mark.parametrize(("method", "rows", "keys", "arguments"), CHATS.values(), ids=CHATS)
+def test_conversations_and_implicit_prompts_are_tokenized_as_by_trl(
+    tmp_path, chatting, method, rows, keys, arguments
+):
+    _, _, trainer = of_fmtkit(method, chatting, [rows], tmp_path, **keys)
+    expected = of_trl(method, chatting, rows, tmp_path, **arguments)
+    assert made(trainer.train_dataset) == made(expected)
+
+
+MIXED = {
+    "sft": ("sft", MESSAGES, {"assistant_only_loss": True}),
+    "sft completion": ("sft", COMPLETIONS, {}),
+    "dpo": ("dpo", PAIRS, {}),
+    "kto": ("kto", JUDGED, {}),
+    "reward": ("reward", PAIRS, {}),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_text_beside_messages_is_tokenized_as_each_alone_by_trl(tmp_path, chatting, name):
+    method, chats, arguments = MIXED[name]
+    texts = TEXTS[name]
+    _, parts, trainer = of_fmtkit(method, chatting, [texts, chats], tmp_path)
+    alone = of_trl(method, chatting, texts, tmp_path)
+    alone += of_trl(method, chatting, chats, tmp_path, **arguments)
+    assert made(trainer.train_dataset) == made(alone)
+    assert parts.tokenizer.chat_template == tiny.TEMPLATE
+
+
+@pytest.mark.parametrize("method", ["cpo", "orpo"])
+def test_text_beside_messages_has_the_ids_that_cpo_and_orpo_put_around_it(
+    tmp_path, chatting, method
+):
+    _, _, trainer = of_fmtkit(method, chatting, [TEXTS["dpo"], PAIRS], tmp_path)
+    found = made(trainer.train_dataset)
+    assert all(row in found for row in made(of_trl(method, chatting, TEXTS["dpo"], tmp_path)))
+
+
+def test_a_text_that_must_end_needs_a_token_for_it(tmp_path, chatting):
+    bare = tiny.with_template(chatting, tmp_path, "", eos_token=None)
+    with pytest.raises(FmtkitError, match=r"no eos_token.*special_tokens\.eos_token"):
+        of_fmtkit("dpo", bare, [TEXTS["dpo"]], tmp_path)
+
+
+def test_text_that_no_message_can_hold_beside_messages_is_one_line(tmp_path, chatting):
+    """Llama 2's tokenizer puts a space before a text, and none behind a BOS that is written out."""
+    from tokenizers import Tokenizer
+    from tokenizers.pre_tokenizers import Metaspace
+
+    model = Path(tiny.with_template(chatting, tmp_path, tiny.TEMPLATE))
+    loaded = Tokenizer.from_file(str(model / "tokenizer.json"))
+    loaded.pre_tokenizer = Metaspace(prepend_scheme="first")
+    loaded.save(str(model / "tokenizer.json"))
+    with pytest.raises(FmtkitError, match=r"rows of text beside rows of messages: .* two runs"):
+        of_fmtkit("dpo", str(model), [TEXTS["dpo"], PAIRS], tmp_path)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    _, _, trainer = of_fmtkit("dpo", str(model), [TEXTS["dpo"]], alone)
+    expected = of_trl("dpo", str(model), TEXTS["dpo"], tmp_path)
+    assert made(trainer.train_dataset) == made(expected)

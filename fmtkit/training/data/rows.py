@@ -30,8 +30,10 @@ from fmtkit.training.planning.job import Job, Source
 if TYPE_CHECKING:
     from fmtkit.rendering.content_parts import Forms
     from fmtkit.rendering.tracing import Fault, Request
+    from fmtkit.tokenizers.tokens import Tokenizer
 
 _TEXT_ROLES = {"prompt": "user"}
+_LOOK = 64
 _IS_TEXT = "fmtkit_is_text"
 """A column of rows that were mixed: whether a row is prerendered text. No trainer sees it."""
 
@@ -114,7 +116,11 @@ def mixed(
     around = None
     if words and tokenizer is not None and runner.text_ends and runner.mask != "completion":
         # Rows of sft are tokenized from their text; other trainers write no BOS and EOS into messages.
-        around = text_ends.written_around(tokenized_rows.adapted(tokenizer), runner.text_ends)
+        own = tokenized_rows.adapted(tokenizer)
+        around = text_ends.written_around(own, runner.text_ends)
+        for source, is_text in zip(sources, texts, strict=True):
+            if is_text:
+                _check_written(source, own, runner, around)
     parts = [
         _weighted(
             _load(job, source, runner, flagged=flagged, words=words, around=around),
@@ -142,6 +148,26 @@ def mixed(
     if len(merged) == 0:
         raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
     return _with_variables(job, merged)
+
+
+def _check_written(
+    source: Source, tokenizer: Tokenizer, runner: Runner, around: text_ends.Writer
+) -> None:
+    """Raise OptionError where a text that is written with its special tokens has other ids than with them."""
+    import pyarrow.parquet as pq
+
+    names = pq.read_schema(source.files[0]).names
+    name = "prompt" if "prompt" in names else "text"
+    column = pq.ParquetFile(source.files[0]).read_row_group(0, columns=[name]).column(name)
+    closed = name == "text"
+    for text in column.slice(0, _LOOK).to_pylist():
+        expected = text_ends.tokens_of(text, tokenizer, runner.text_ends, closed=closed).ids
+        if tokenizer.encode(around(text, True, closed)).ids != expected:
+            raise OptionError(
+                f"rows of text beside rows of messages: {tokenizer.name} makes other tokens of a text behind "
+                f"its BOS that is written out ({source.files[0]}); train on them in two runs, or write the "
+                "messages as text"
+            )
 
 
 def _as_texts(job: Job, rows: Any, tokenizer: Any) -> Any:
