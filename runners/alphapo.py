@@ -12,6 +12,7 @@ RUNNER = Runner(
     defaults={"alpha": 0.25},
     build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
+    text_ends="ids",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),
 )

@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="prefer the chosen reply and keep it likely, without a reference model",
     build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
+    text_ends="ids",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),
 )

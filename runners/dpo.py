@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="prefer the chosen reply, measured against a reference model",
     needs=frozenset({"reference"}),
     mask="preference",
+    text_ends="text",
     row_variables=True,
     prepares_rows=True,
     takes_images=True,

@@ -11,6 +11,7 @@ RUNNER = Runner(
     arguments={"loss_type": ["ipo"]},
     needs=frozenset({"reference"}),
     mask="preference",
+    text_ends="text",
     ignores={"padding_free": "TRL's DPO trainer turns it off, and pads its rows"},
     row_variables=True,
     prepares_rows=True,

@@ -24,6 +24,7 @@ RUNNER = Runner(
     about="learn from desirable and undesirable replies, measured against a reference model",
     needs=frozenset({"reference"}),
     mask="unpaired",
+    text_ends="text",
     row_variables=True,
     both_labels=True,
     whole_batch=True,

@@ -10,6 +10,7 @@ RUNNER = Runner(
     about="score the chosen reply above the rejected one",
     head="score",
     mask="score",
+    text_ends="text",
     row_variables=True,
     prepares_rows=True,
     key="reward_model",

@@ -9,6 +9,7 @@ RUNNER = Runner(
     config="trl:SFTConfig",
     about="train on the replies as they are",
     mask="completion",
+    text_ends="text",
     row_variables=True,
     prepares_rows=True,
     splits_sequences=True,

@@ -14,6 +14,7 @@ RUNNER = Runner(
     arguments={"loss_type": "simpo"},
     build="fmtkit.training.run.exact:build_trainer",
     mask="each_reply",
+    text_ends="ids",
     row_variables=True,
     cuts=frozenset({"truncate-end"}),
 )

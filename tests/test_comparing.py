@@ -311,7 +311,8 @@ def test_a_spool_gives_back_any_row(tmp_path):
 
 def test_a_turn_that_ends_with_a_character_of_several_tokens_is_trained_on_to_its_end():
     """An emoji is four tokens: its first alone was trained, and the end of the turn was not found."""
-    from fmtkit.inspection.masks import Masking, mask_row
+    from fmtkit.inspection.masking import Masking
+    from fmtkit.inspection.masks import mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.turn_rule import TurnRule

@@ -34,8 +34,6 @@ def settle(folder: Path, row: dict, **keys: object) -> planning.Plan:
         (PAIR, {}, r"table Preference, which sft \(no rl is set\) does not take: set rl: dpo"),
         (SHARED, {}, "set rl: dpo or cpo or ipo, and type: chat_template.default"),
         (IMPLICIT, {}, "set rl: dpo or cpo or ipo, and type: "),
-        (IMPLICIT, {"rl": "dpo"}, "look like (hh_rlhf|implicit_prompt): set type: "),
-        (SHARED, {"rl": "dpo"}, "set type: chat_template.default"),
         ({"prompt": "a", "completion": "b", "label": False}, {}, "set rl: kto or bco"),
         ({"prompt": "a", "completion": "b", "label": False}, {"rl": "dpo"}, "set rl: kto or bco"),
         ({"prompt": "a", "completions": ["b"], "labels": [True]}, {}, "set rl: prm"),
@@ -48,6 +46,29 @@ def settle(folder: Path, row: dict, **keys: object) -> planning.Plan:
 def test_the_plan_names_what_fits(tmp_path, row, keys, message):
     with pytest.raises(OptionError, match=message):
         settle(tmp_path, row, **keys)
+
+
+WORDS = {"chosen": "What is red? Good.", "rejected": "What is red? Bad."}
+
+
+@pytest.mark.parametrize(
+    ("row", "method", "type_", "is_text"),
+    [
+        (IMPLICIT, "dpo", "hh_rlhf", False),
+        (SHARED, "dpo", "chat_template.default", False),
+        (WORDS, "dpo", "implicit_prompt", True),
+        (WORDS, "reward", "implicit_prompt", True),
+        ({n: [USER, PAIR[n][0]] for n in ("chosen", "rejected")}, "orpo", "implicit_prompt", False),
+    ],
+)
+def test_the_type_that_inspect_is_sure_of_is_that_of_rows_without_one(
+    tmp_path, row, method, type_, is_text
+):
+    plan = settle(tmp_path, row, rl=method)
+    (dataset,) = plan.datasets
+    assert dataset.reading.type == type_
+    assert dataset.reading.is_text == is_text
+    assert f"names no type, and the rows are {type_}" in plan.notes[-1]
 
 
 @pytest.mark.parametrize(

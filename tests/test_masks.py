@@ -10,7 +10,8 @@ import pytest
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.inspection import masks
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masks import Masking, mask_steps
+from fmtkit.inspection.masking import Masking
+from fmtkit.inspection.masks import mask_steps
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -120,7 +120,8 @@ def test_any_two_kinds_of_rows_of_a_table_train_together(tmp_path, table, one, o
         file = tmp_path / f"{number}.parquet"
         pq.write_table(part, file)
         sources.append(Source((str(file),)))
-    whole = rows.mixed(work, sources, runner, tokenizer=Rendering())
+    tokenizer = Rendering() if table == "Prompt" else None
+    whole = rows.mixed(work, sources, runner, tokenizer=tokenizer)
     expected = [said(row) for part in (one[1], other[1]) for row in part.to_pylist()]
     found = [said(row) for row in whole]
     renders = table == "Prompt" and any(isinstance(row["prompt"], str) for row in whole)
@@ -216,7 +217,7 @@ def sequences(rows, tokenizer) -> set[str]:
 
 
 @pytest.mark.parametrize("method", [name for name in TEXTS if name != "gkd"])
-def test_text_stays_as_it_is_beside_messages_and_the_model_keeps_its_template(
+def test_text_is_rendered_by_no_template_beside_messages_and_the_model_keeps_its_own(
     tmp_path, model, method
 ):
     row = TEXTS[method]
@@ -227,7 +228,7 @@ def test_text_stays_as_it_is_beside_messages_and_the_model_keeps_its_template(
     reply = row.get("chosen", row.get("completion"))
     user, answer = row["prompt"].strip(), reply.strip()
     turns = f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
-    assert f"{row['prompt']}{reply}" in found
+    assert f"{row['prompt']}{reply}<|im_end|>" in found
     assert {turns, f"{turns}\n"} & found
     trainer.save_model(str(tmp_path / "saved"))
     from transformers import AutoTokenizer
@@ -253,7 +254,7 @@ def test_a_run_on_text_alone_needs_no_template(tmp_path, tmp_path_factory):
     plan, parts, trainer = prepared(tmp_path, bare, "dpo", [TEXTS["dpo"]])
     assert plan.template == ("none", "prerendered text")
     assert parts.tokenizer.chat_template is None
-    assert "Q: one good a" in sequences(trainer.train_dataset, parts.tokenizer)
+    assert "Q: one good a<|im_end|>" in sequences(trainer.train_dataset, parts.tokenizer)
 
 
 def test_conversations_and_completions_are_masked_in_one_run(tmp_path, model):
@@ -268,7 +269,7 @@ def test_conversations_and_completions_are_masked_in_one_run(tmp_path, model):
         parts.tokenizer.decode([i for i in row["labels"] if i != -100]).strip()
         for row in trainer.train_dataset
     }
-    assert trained == {"blue<|im_end|>stone<|im_end|>", "river<|im_end|>", "warm small"}
+    assert trained == {"blue<|im_end|>stone<|im_end|>", "river<|im_end|>", "warm small<|im_end|>"}
 
 
 STORY = {"text": "Plain text of a story."}

@@ -170,9 +170,7 @@ def test_finished_text_without_an_end_of_turn_is_remarked(model, tmp_path, end, 
     plan = planned(model, chat_template=None, datasets=[{"path": str(path), "type": formats}])
     said = checks.remarks(plan, (Source((str(path),)),))
     assert len(said) == bool(count)
-    assert all(
-        f"{count} of 32 replies of prerendered text do not end with <|im_end|>" in s for s in said
-    )
+    assert all(f"{count} of 32 replies of text do not end with <|im_end|>" in s for s in said)
 
 
 @pytest.mark.parametrize("key", ["base_model", "ref_model", "lora_model_dir"])

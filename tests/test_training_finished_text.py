@@ -65,9 +65,12 @@ def test_files_are_found_by_data_files_too(tmp_path):
         assert settled(plan).template[0] == "none"
 
 
-def test_text_alone_is_not_wrapped(tmp_path):
-    with pytest.raises(OptionError, match="leave the template out, or give rows of messages"):
-        settled(planned(tmp_path, TEXTS, chat_template="chatml"))
+def test_a_template_renders_no_text_and_is_saved_with_the_model_which_the_plan_says(tmp_path):
+    plan = settled(planned(tmp_path, TEXTS, chat_template="chatml"))
+    assert plan.template == ("chatml", "key chat_template")
+    assert "chat_template: chatml renders no row, since all are text" in plan.notes[-1]
+    plan = settled(planned(tmp_path, TEXTS, chat_template="tokenizer_default"))
+    assert plan.template[0] == "none"
 
 
 @pytest.mark.parametrize("keys", [{}, {"chat_template": "chatml"}])
@@ -167,7 +170,7 @@ def test_an_end_of_what_does_not_end_as_text_is_refused(row, type_, message):
         fmtkit.table([row], type_, eos="</s>")
 
 
-def test_a_plan_says_that_text_does_not_end_and_how_it_would(tmp_path):
+def test_a_plan_says_that_text_does_not_end_and_that_its_end_is_added(tmp_path):
     import fmtkit
 
     model = tiny.make_model(tmp_path / "model")
@@ -177,8 +180,22 @@ def test_a_plan_says_that_text_does_not_end_and_how_it_would(tmp_path):
     def notes(**entry: object) -> list[str]:
         keys = {"base_model": model, "rl": "dpo", "output_dir": str(tmp_path / "run")}
         plan = fmtkit.train({**keys, "datasets": [{"path": str(file), **entry}]}, dry_run=True).plan
-        return [note for note in plan.notes if "prerendered text do not end with" in note]
+        return [note for note in plan.notes if "replies of text do not end with" in note]
 
     [said] = notes()
-    end = said.partition("set eos: '")[2].partition("'")[0]
+    assert "as TRL's trainer for dpo does" in said
+    end = said.partition("do not end with ")[2].partition(":")[0]
     assert notes(eos=end) == []
+
+
+def test_a_plan_says_that_a_beginning_would_come_twice(tmp_path):
+    import fmtkit
+
+    model = tiny.with_beginning(tiny.make_model(tmp_path / "model", bos=True))
+    bos = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())["bos_token"]
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"text": f"{bos}red"}) + "\n", encoding="utf-8")
+    keys = {"base_model": model, "output_dir": str(tmp_path / "run")}
+    plan = fmtkit.train({**keys, "datasets": [{"path": str(file)}]}, dry_run=True).plan
+    [said] = [note for note in plan.notes if "begin with" in note]
+    assert said.startswith("1 of 1 rows of text begin with ")

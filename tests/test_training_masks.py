@@ -13,7 +13,7 @@ import tiny_training as tiny
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.tables import TABLES
 from fmtkit.inspection import masks
-from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.shown_rows import Place, RowViewer
 from fmtkit.rendering import row_templates
 from fmtkit.tokenizers import tokens

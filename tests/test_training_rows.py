@@ -1,5 +1,7 @@
 """Rows reach the trainer in one shape, in a known order, each as often as its weight says."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -62,14 +64,17 @@ def test_absent_keys_of_a_wide_message_are_absent(tmp_path, work):
     ]
 
 
-def test_finished_text_becomes_messages_that_print_as_they_are(tmp_path, work):
+def test_text_stays_text_and_becomes_messages_for_trainers_that_take_nothing_else(tmp_path, work):
     path = tmp_path / "text.parquet"
     schema = TABLES["Preference"].schema(
         frozenset({"prompt", "chosen", "rejected"}), wide=False, text=True
     )
     row = {"prompt": "<s>Q: 1 ", "chosen": "A</s>", "rejected": "B</s>"}
     pq.write_table(pa.Table.from_pylist([row], schema=schema), path)
-    train, _ = rows.load_rows(sources(work, Source((str(path),))), rows_runner("dpo"))
+    work = sources(work, Source((str(path),)))
+    train, _ = rows.load_rows(work, rows_runner("dpo"))
+    assert train[0] == row
+    train, _ = rows.load_rows(work, replace(rows_runner("dpo"), text_ends=""))
     assert train[0] == {
         "prompt": [{"role": "user", "content": "<s>Q: 1 "}],
         "chosen": [{"role": "assistant", "content": "A</s>"}],

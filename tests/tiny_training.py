@@ -140,6 +140,22 @@ def make_model(
     return str(demo.make(folder, texts, bos=bos, seed=seed, template=template))
 
 
+def with_beginning(model: str, *, end: bool = False) -> str:
+    """Let the tokenizer of a model put its BOS before every text, as Llama's does; with `end` EOS behind it."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    config = json.loads((Path(model) / "tokenizer_config.json").read_text())
+    file = str(Path(model) / "tokenizer.json")
+    loaded = Tokenizer.from_file(file)
+    bos, eos = (config[f"{name}_token"] for name in ("bos", "eos"))
+    special = [(token, loaded.token_to_id(token)) for token in (bos, eos)]
+    single = f"{bos} $A {eos}" if end else f"{bos} $A"
+    loaded.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    loaded.save(file)
+    return model
+
+
 def make_job(
     folder: Path,
     model: str,

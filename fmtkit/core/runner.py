@@ -26,6 +26,7 @@ DEFAULT = "sft"
 Need = Literal["reference", "teacher", "rewards", "reward_model"]
 Head = Literal["causal", "score", "steps"]
 MaskRule = Literal["", "completion", "preference", "each_reply", "unpaired", "score", "teacher"]
+TextEnds = Literal["", "text", "ids"]
 
 TRLS_OWN = "trl"
 """Name of the variant that trains with TRL's own trainer, on a TRL that fmtkit's was not made for."""
@@ -154,6 +155,9 @@ class Runner:
     """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
     """How its trainer makes ids and masks of conversations; by the table where empty."""
+    text_ends: TextEnds = ""
+    """What its trainer puts around rows of text: EOS behind a reply that does not end with it, and what the
+    tokenizer adds to any text (`text`), or the ids of BOS and EOS (`ids`); nothing where it is empty."""
     row_variables: bool = False
     """Whether its trainer reads the template's variables from a column of the rows."""
     whole_dialogs: bool = False
@@ -220,6 +224,7 @@ class Runner:
             ("feature", added, our_features() if added else ()),
             ("head", {self.head}, get_args(Head)),
             ("mask rule", {self.mask}, get_args(MaskRule)),
+            ("ends of text", {self.text_ends}, get_args(TextEnds)),
         ):
             for name in sorted(set(given) - set(known)):
                 raise ValueError(f"{self.method}: no {what} named {name!r}")

@@ -9,7 +9,7 @@ from fmtkit.core import runner
 from fmtkit.core.errors import TokenizerError
 from fmtkit.counting.anchors import read_rule
 from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.masking import Masking
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers.tokens import Tokenizer

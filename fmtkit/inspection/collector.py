@@ -24,7 +24,7 @@ from fmtkit.inspection.dialog_shapes import DialogShapes
 from fmtkit.inspection.findings import Findings
 from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
-from fmtkit.inspection.masks import USUAL, Masking
+from fmtkit.inspection.masking import USUAL, Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.row_observer import Observed, RowObserver
 from fmtkit.inspection.source_columns import ColumnCounts

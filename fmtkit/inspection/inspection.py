@@ -35,7 +35,7 @@ from fmtkit.inspection.cutting import LADDER
 from fmtkit.inspection.findings import Finding
 from fmtkit.inspection.first_pass import BlockViewer, look_at_rows
 from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.row_fetch import RowFetch
 from fmtkit.inspection.row_observer import RowObserver

@@ -4,14 +4,12 @@ Tests compare them with the batches of fmtkit's own runs, and with TRL's trainer
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fmtkit.core import runner
 from fmtkit.core.errors import OptionError
-from fmtkit.core.runner import MaskRule
 from fmtkit.counting.anchors import AnchorRule, row_anchors
 from fmtkit.inspection.dialog_masks import (
     mask_answer,
@@ -22,42 +20,15 @@ from fmtkit.inspection.dialog_masks import (
     mask_score,
 )
 from fmtkit.inspection.masked import Ints, Masked
+from fmtkit.inspection.masking import USUAL, Masking
+from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_text
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.tokenizers.segment_tokens import SegmentTokens, cut, segment_tokens
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
-
-DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "completion"}
-"""Table -> the rule where no method is named, or its runner names none."""
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS
 
 ANSWERLESS = ("Prompt", "Reference", "Ranking")
 """Tables whose rows are only context."""
-
-
-@dataclass(frozen=True)
-class Masking:
-    """What a run says of its masks: its method, and the keys that move them."""
-
-    method: str | None = None
-    train_on_inputs: bool = False
-    """Whether a conversation is trained on with its prompts."""
-    assistant_only: bool = False
-    """TRL's `assistant_only_loss`, for prompts with completions too."""
-    turns: TurnRule = USUAL_TURNS
-    """Which turns of a conversation are trained on, and which of their ends."""
-    max_length: int | None = None
-    """Where a document of raw text is cut into several rows."""
-    step_separator: str = "\n"
-    train_on_last_step_only: bool = False
-    anchors: AnchorRule = field(default_factory=AnchorRule)
-
-    @property
-    def rule(self) -> MaskRule:
-        """Return the rule of the method; empty where it names none."""
-        return runner.find(self.method).mask if self.method else ""
-
-
-USUAL = Masking()
 
 
 def mask_row(
@@ -84,6 +55,10 @@ def mask_row(
         return (one,)
     if table == "Segments":
         return mask_segments(row, tokenizer, masking.max_length, everything=masking.train_on_inputs)
+    if is_prerendered(row, table):
+        if masking.rule != "teacher":
+            return mask_text(row, table, tokenizer, masking)
+        row, template = as_messages(row), identity()
     if template is None:
         raise OptionError(f"masks of a {table} table need a chat template: --chat-template NAME")
     if table in ANSWERLESS:
@@ -99,7 +74,7 @@ def _conversation(
     messages, tools = row["messages"], row.get("tools")
     if masking.rule == "teacher":
         return mask_answer(messages, tools, tokenizer, template)
-    everything = masking.train_on_inputs
+    everything = masking.learns_all("Conversation")
     return mask_conversation(
         messages, tools, tokenizer, template, everything=everything, turns=masking.turns
     )
@@ -115,10 +90,13 @@ def _replies(
     prompt, tools = row["prompt"], row.get("tools")
     sides = ("chosen", "rejected") if table == "Preference" else ("completion",)
     replies: list[list[Message]] = [row[side] for side in sides]
-    rule: str = masking.rule or DEFAULT_RULES[table]
-    if rule == "completion" and (masking.turns != USUAL_TURNS or masking.train_on_inputs):
+    rule = masking.rule_of(table)
+    everything = masking.learns_all("Completion")
+    is_whole = everything and not masking.assistant_only
+    if rule == "completion" and (masking.turns != USUAL_TURNS or is_whole):
         whole = {"messages": prompt + replies[0], "tools": tools}
-        return (_conversation(whole, tokenizer, template, masking),)
+        all_of = frozenset({"Conversation"} if everything else ())
+        return (_conversation(whole, tokenizer, template, replace(masking, all_of=all_of)),)
     if rule == "score":
         made = [mask_score(prompt + reply, tools, tokenizer, template) for reply in replies]
     elif rule == "teacher":
@@ -127,10 +105,12 @@ def _replies(
         mask = mask_each_reply if rule == "each_reply" else mask_replies
         made = mask(prompt, replies, tools, tokenizer, template)
     if rule == "completion" and masking.assistant_only:
-        whole = prompt + replies[0]
-        marked = mask_conversation(whole, tools, tokenizer, template, everything=False)
-        length, both = made[0].prompt_length, made[0].trained & marked.trained
-        made, rule = [replace(marked, trained=both, prompt_length=length)], "assistant"
+        dialog = prompt + replies[0]
+        marked = mask_conversation(dialog, tools, tokenizer, template, everything=False)
+        if not everything:
+            marked.trained[:] &= made[0].trained
+        length = made[0].prompt_length
+        made, rule = [replace(marked, prompt_length=length)], "assistant"
     rule = "preference" if rule == "each_reply" else rule
     names = sides if len(sides) > 1 else ("",)
     return tuple(replace(one, side=s, rule=rule) for one, s in zip(made, names, strict=True))

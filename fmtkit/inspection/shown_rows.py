@@ -14,9 +14,9 @@ from fmtkit.core.message_keys import SAYING, SPOKEN
 from fmtkit.core.secret_keys import beginning, hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masks import ANSWERLESS, USUAL, Masking, mask_row
+from fmtkit.inspection.masking import USUAL, Masking
+from fmtkit.inspection.masks import mask_row
 from fmtkit.inspection.shown_images import BARE, ShownImage, bare, labels_of, shown_in
-from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_plain_prompt
 from fmtkit.rendering.content_parts import shown_in_parts
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -110,14 +110,9 @@ class RowViewer:
     def _mask(self, row: Mapping[str, Any]) -> tuple[Masked, ...]:
         if self.tokenizer is None:
             return ()
-        template = self.template
-        if is_prerendered(row, self.table):
-            if self.table in ANSWERLESS:
-                return (mask_plain_prompt(row["prompt"], self.tokenizer),)
-            row, template = as_messages(row), identity()
-        elif row.get(IMAGES) is not None:
+        if row.get(IMAGES) is not None:
             row = _in_parts(row)
-        return mask_row(row, self.table, self.tokenizer, template, self.masking)
+        return mask_row(row, self.table, self.tokenizer, self.template, self.masking)
 
 
 def _in_parts(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,19 @@
-"""Rows of prerendered text, as `fmtkit train` gives them to a trainer: messages that are rendered unchanged.
+"""Masks of rows of text: ids and marks as the trainer of a method makes them of strings.
 
-TRL by itself would let the tokenizer add a second BOS and append a second EOS to such text.
+A method whose trainer takes only messages (GKD, GOLD) gets each text as messages that are rendered unchanged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masked import Masked, common_prefix
+from fmtkit.inspection.masking import Masking
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.row_templates import Message, RowTemplate
+from fmtkit.tokenizers.text_ends import TextTokens, tokens_of
 from fmtkit.tokenizers.tokens import Tokenizer
 
 _ROLE_OF_COLUMN = {
@@ -28,15 +31,77 @@ _NOT_CONVERSATIONS = frozenset({"Segments", "Stepwise", "Tokens"})
 
 def is_prerendered(row: Mapping[str, Any], table: str) -> bool:
     """Return whether a row's conversations are rendered text."""
-    return isinstance(row.get("prompt", row.get("text")), str) and table not in _NOT_CONVERSATIONS
+    begins = row.get("text") if row.get("prompt") is None else row["prompt"]
+    return isinstance(begins, str) and table not in _NOT_CONVERSATIONS
+
+
+def mask_text(
+    row: Mapping[str, Any], table: str, tokenizer: Tokenizer, masking: Masking
+) -> tuple[Masked, ...]:
+    """Return the sequences of a row of text; a prompt to sample from is one too.
+
+    Raises TokenizerError if the trainer writes an EOS that the tokenizer does not have.
+    """
+    if table == "Conversation":
+        return (_whole(row["text"], tokenizer, masking),)
+    names = [name for name in ("chosen", "rejected", "completion") if row.get(name) is not None]
+    if not names:
+        return (mask_plain_prompt(row["prompt"], tokenizer),)
+    ends = masking.text_ends
+    context = tokens_of(row["prompt"], tokenizer, ends, closed=False).ids
+    made = [tokens_of(row["prompt"] + row[name], tokenizer, ends, closed=True) for name in names]
+    lengths = [common_prefix(context, one.ids) for one in made]
+    rule = masking.rule_of(table)
+    if rule == "preference":
+        # TRL's trainers cut a pair where its prompt ends in both of its rows.
+        lengths = [min(lengths)] * len(lengths)
+    sides = names if len(names) > 1 else [""]
+    return tuple(
+        replace(_reply(one, length, len(context), rule, masking), side=side)
+        for one, length, side in zip(made, lengths, sides, strict=True)
+    )
+
+
+def _whole(text: str, tokenizer: Tokenizer, masking: Masking) -> Masked:
+    made = tokens_of(text, tokenizer, masking.text_ends, closed=True)
+    is_trained = "assistant" in masking.turns.roles or masking.learns_all("Conversation")
+    return replace(_masked(made, "everything"), trained=_marks(made, is_trained))
+
+
+def _reply(made: TextTokens, length: int, context: int, rule: str, masking: Masking) -> Masked:
+    one = replace(_masked(made, rule), prompt_length=length)
+    if rule == "score":
+        one.trained[-1:] = True
+        return replace(one, prompt_length=len(one.ids))
+    if rule == "completion":
+        everything, roles = masking.learns_all("Completion"), masking.turns.roles
+        one.trained[:length] = everything or "user" in roles
+        one.trained[length:] = everything or "assistant" in roles
+        if everything:
+            return replace(one, rule="everything")
+    else:
+        one.trained[length:] = True
+    lost = context - length
+    notes = () if lost == 0 else (
+        f"the last {lost} tokens of the prompt are not in the whole: the tokenizer writes them "
+        "differently once a reply follows",
+    )  # fmt: skip
+    return replace(one, rule="preference" if rule == "each_reply" else rule, notes=notes)
+
+
+def _masked(made: TextTokens, rule: str) -> Masked:
+    ids = np.array(made.ids, dtype=np.int64)
+    return Masked("", made.text, ids, _marks(made, False), made.offsets, 0, rule)
+
+
+def _marks(made: TextTokens, is_trained: bool) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    return np.full(len(made.ids), is_trained, dtype=np.bool_)
 
 
 def mask_plain_prompt(text: str, tokenizer: Tokenizer) -> Masked:
     """Return a prompt that is sampled from as text: the tokenizer adds its special tokens."""
-    encoding = tokenizer.encode(text, add_special_tokens=True)
-    ids = np.array(encoding.ids, dtype=np.int64)
-    nothing = np.zeros(len(ids), dtype=np.bool_)
-    return Masked("", text, ids, nothing, tuple(encoding.offsets), len(ids), "context")
+    made = tokens_of(text, tokenizer, "text", closed=False)
+    return replace(_masked(made, "context"), prompt_length=len(made.ids))
 
 
 def as_messages(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,6 +111,17 @@ def as_messages(row: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(out.get(name), str):
             message: Message = {"role": role, "content": out.pop(name)}
             out["messages" if name == "text" else name] = [message]
+    return out
+
+
+def as_text(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of messages that `as_messages` made as the row of text that it was."""
+    out = dict(row)
+    for name in ("messages", *_ROLE_OF_COLUMN):
+        value = out.get(name)
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            text = "".join(message["content"] for message in out.pop(name))
+            out["text" if name == "messages" else name] = text
     return out
 
 

@@ -14,7 +14,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.options import PATH, PATHS, Options
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection
-from fmtkit.inspection.masks import DEFAULT_RULES, USUAL
+from fmtkit.inspection.masking import DEFAULT_RULES, USUAL
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.locking.lock_file import lines_of
 from fmtkit.locking.places import Places

@@ -17,6 +17,7 @@ from fmtkit.core.runner import Head, Runner, find
 from fmtkit.training.building import extensions, image_lengths, on_demand, processors, vision_parts
 from fmtkit.training.config.class_arguments import FORMER_NAMES
 from fmtkit.training.data import image_rows, tokenized_rows
+from fmtkit.training.data.loss_rules import LossRule
 from fmtkit.training.planning import at_hand, freezing, image_facts
 from fmtkit.training.planning.job import ALL_LINEAR, BY_DEVICE, WITHOUT, Job
 from fmtkit.training.planning.types import LABELS
@@ -46,6 +47,8 @@ class Parts:
     """Rows that were left out."""
     are_rendered: bool = False
     """Whether the conversations are rendered text, though the trainer takes only messages."""
+    first_rows: Any = ()
+    """The first rows to evaluate on, or else to train on, as they were before anything was tokenized."""
     on_demand: bool = False
     """Whether rows to train on are prepared when a step draws them."""
     tokenize: Callable[[Any], Any] | None = None
@@ -167,6 +170,8 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     tokenizer = load_tokenizer(job) if processor is None else processor.tokenizer
     notes: list[str] = []
     loaded, evaluation = load_rows(job, runner, notes.append, tokenizer)
+    for rows in filter(None, (loaded, evaluation)):
+        tokenized_rows.check_end(rows, runner, tokenizer)
     if processor is None:
         loaded, evaluation = map(image_rows.without_column, (loaded, evaluation))
     are_rendered = runner.whole_dialogs and any(
@@ -202,10 +207,18 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         callbacks=callbacks,
         notes=notes,
         are_rendered=are_rendered,
+        first_rows=_first_rows(loaded if evaluation is None else evaluation),
         on_demand=waits,
         tokenize=tokenize,
         processor=processor,
     )
+
+
+_FIRST = 512
+
+
+def _first_rows(rows: Any) -> Any:
+    return rows.select(range(min(_FIRST, len(rows))))
 
 
 def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any:
@@ -224,16 +237,12 @@ def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any
 
 def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | None:
     """Return what tokenizes conversations that TRL cannot mask; None for rows that TRL tokenizes."""
-    everything = job.setting("train_on_inputs") is True
+    loss = LossRule.of_job(job)
     is_sft = runner_of(job).mask == "completion"
-    if not is_sft or not tokenized_rows.needs_marks(rows, tokenizer, everything=everything):
+    if not is_sft or not tokenized_rows.needs_marks(rows, tokenizer, loss):
         return None
-    return partial(
-        tokenized_rows.tokenized,
-        tokenizer=tokenizer,
-        everything=everything,
-        longest=job.max_length,
-    )
+    masking = loss.masking(job.method, job.max_length)
+    return partial(tokenized_rows.tokenized, tokenizer=tokenizer, usual=masking)
 
 
 def load_processor(job: Job, runner: Runner) -> Any:

@@ -8,11 +8,12 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masks import Masking, mask_row
+from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.prepared import Form, last_trained
 from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
+from fmtkit.training.data.loss_rules import LossRule
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.run import run
@@ -89,17 +90,11 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
     from fmtkit.training.data.rows import mixed
-    from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row
+    from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row, table_of
 
     work, plan = own.job, own.plan
     longest = work.max_length
-    usual = Masking(
-        plan.method,
-        work.setting("train_on_inputs") is True,
-        work.trainer.get("assistant_only_loss") is True,
-        max_length=longest,
-        **_steps(work),
-    )
+    usual = replace(LossRule.of_job(work).masking(plan.method, longest), **_steps(work))
     templates = RowTemplates(own.tokenizer.chat_template, own.tokenizer.special_tokens)
     for sources in (work.train, work.evaluation):
         if not sources:
@@ -107,7 +102,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
         for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
-                masked = mask_row(row, _table(row), own.tokenizer, templates.of(row), masking)
+                masked = mask_row(row, table_of(row), own.tokenizer, templates.of(row), masking)
                 for one in _rows(masked, row, longest):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.has_loss
@@ -121,19 +116,6 @@ def _steps(work: Job) -> dict[str, Any]:
         "step_separator": str(given.get("step_separator", "\n")),
         "train_on_last_step_only": given.get("train_on_last_step_only") is True,
     }
-
-
-def _table(row: Mapping[str, Any]) -> str:
-    for column, table in (
-        ("chosen", "Preference"),
-        ("segments", "Segments"),
-        ("messages", "Conversation"),
-        ("completions", "Stepwise"),
-        ("input_ids", "Tokens"),
-    ):
-        if row.get(column) is not None:
-            return table
-    return "Unpaired" if row.get("label") is not None else "Completion"
 
 
 def _rows(masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:

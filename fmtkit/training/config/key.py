@@ -189,6 +189,7 @@ KINDS: dict[str, Schema] = {
         ]
     },
     "bool or auto": {"anyOf": [{"type": "boolean"}, {"const": "auto"}]},
+    "bool or count": {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1}]},
     "bool or text or texts": {"anyOf": [{"type": "boolean"}, _TEXT, _TEXTS]},
     "type": {
         "anyOf": [
@@ -227,6 +228,7 @@ WORDS: dict[str, str] = {
     "bool or text": "true, false or a string",
     "image size": "a whole number from 1, or [width, height]",
     "bool or auto": "true, false or auto",
+    "bool or count": "true, false or a whole number from 1",
     "bool or text or texts": "true, false, a string or a list of strings",
     "type": "a name, or a mapping of field_… and …_format",
     "datasets": "a list of entries",

@@ -75,6 +75,33 @@ KEYS: tuple[Key, ...] = (
         "callbacks of the trainer: classes of your own, of TRL or of transformers, as module.Class",
     ),
     Key(
+        "generate_samples",
+        "bool or count",
+        "fmtkit",
+        "prompts of the rows to evaluate on (or to train on) that are answered at each evaluation; true: 3",
+    ),
+    Key(
+        "num_generation_samples",
+        "count",
+        "fmtkit",
+        "how many prompts generate_samples: true answers",
+        acts_with="generate_samples",
+    ),
+    Key(
+        "generation_max_new_tokens",
+        "count",
+        "fmtkit",
+        "tokens of a sample, at most; default: 128",
+        acts_with="generate_samples",
+    ),
+    Key(
+        "generation_temperature",
+        "amount",
+        "fmtkit",
+        "temperature of samples; default: 0, the likeliest token each time",
+        acts_with="generate_samples",
+    ),
+    Key(
         "compute_metrics",
         "text",
         "fmtkit",

@@ -418,7 +418,8 @@ def options_of(
         "plugins": plugin_files(config),
         "config": config.source,
         **_form(plan, dataset),
-        "rendered_later": plan.template[0] != WITHOUT and not dataset.reading.is_plain,
+        "rendered_later": plan.template[0] != WITHOUT
+        and not (dataset.reading.is_plain or dataset.reading.is_text),
     }
     if dataset.reading.function:
         out |= {"folders": places_of(config.source), "function_config": config.nested()}

@@ -10,10 +10,11 @@ from fmtkit.core.errors import OptionError
 from fmtkit.counting.anchors import AnchorRule
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
-from fmtkit.inspection.masks import Masking
+from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.row_observer import RowObserver
 from fmtkit.training.config import config_words
 from fmtkit.training.data.datasets import options_of, specs_of
+from fmtkit.training.data.loss_rules import LossRule
 from fmtkit.training.data.prerendered import settled
 from fmtkit.training.planning.chat_templates import template_source
 from fmtkit.training.planning.dataset_entries import turn_rule
@@ -61,13 +62,14 @@ def _inspected(
     typed = given.chosen()
     typed.pop("config", None)
     limit = configured.max_length or run_plan.arguments.max_length
+    loss = LossRule.of_plan(run_plan)
     values: dict[str, Any] = configured.of_sources() | {
         "columns": {**configured.columns, **typed.pop("columns", {})},
         "options": {**configured.options, **typed.pop("options", {})},
         "tokenizer": configured.tokenizer or _tokenizer(run_plan),
         "chat_template": _template(run_plan, dataset),
-        "train_on_inputs": run_plan.trains_on_inputs,
-        "assistant_only": run_plan.config.get("assistant_only_loss") is True,
+        "train_on_inputs": loss.train_on_inputs,
+        "assistant_only": loss.assistant_only,
         "max_length": () if limit is None else (limit,),
     }
     # A keyword argument: only a runner's module may name a section in a string.
@@ -86,7 +88,10 @@ def _inspected(
     )
 
     def masks(usual: Masking) -> Masking:
-        return replace(usual, turns=turn_rule(run_plan.config, dataset.entry), max_length=limit)
+        # Flags that were typed win over the config's keys.
+        all_of = frozenset() if {"train_on_inputs", "assistant_only"} & {*typed} else loss.all_of
+        rule = turn_rule(run_plan.config, dataset.entry)
+        return replace(usual, turns=rule, max_length=limit, all_of=all_of)
 
     return run(specs, options, rows, masks, watch, observer)
 

@@ -1,7 +1,7 @@
 """Converted rows as the trainer's datasets: of one shape, mixed by weight, in a fixed order.
 
-Rows of prerendered text become messages that are rendered unchanged. The model's own template stays that
-of its tokenizer: each row of text names the identity template for the calls that render it.
+Rows of text stay strings, as TRL's trainers take them. Beside messages they become messages that are rendered
+unchanged: each names the identity template, and the model's own stays that of its tokenizer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
+from fmtkit.tokenizers import text_ends
 from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.data.tokenized_rows import (
     VARIABLES,
@@ -29,8 +30,10 @@ from fmtkit.training.planning.job import Job, Source
 if TYPE_CHECKING:
     from fmtkit.rendering.content_parts import Forms
     from fmtkit.rendering.tracing import Fault, Request
+    from fmtkit.tokenizers.tokens import Tokenizer
 
 _TEXT_ROLES = {"prompt": "user"}
+_LOOK = 64
 _IS_TEXT = "fmtkit_is_text"
 """A column of rows that were mixed: whether a row is prerendered text. No trainer sees it."""
 
@@ -106,13 +109,23 @@ def mixed(
     """Return the rows of several sources in order, each repeated by its weight."""
     files = [file for source in sources for file in source.files]
     flagged = runner.mask == "completion" and tokenized_rows.has_flags(files)
-    # Methods that sample take prompts of text as they are, as long as all are text.
     samples = "Prompt" in runner.tables
-    texts = [_holds_text(source.files) for source in sources]
-    words = any(texts) and not (samples and all(texts))
+    texts = [holds_text(source.files) for source in sources]
+    # Trainers take rows of text as they are, as long as all are text.
+    words = any(texts) and not (all(texts) and (samples or runner.text_ends))
+    around = None
+    if words and tokenizer is not None and runner.text_ends and runner.mask != "completion":
+        # Rows of sft are tokenized from their text; other trainers write no BOS and EOS into messages.
+        own = tokenized_rows.adapted(tokenizer)
+        around = text_ends.written_around(own, runner.text_ends)
+        for source, is_text in zip(sources, texts, strict=True):
+            if is_text:
+                _check_written(source, own, runner, around)
     parts = [
         _weighted(
-            _load(job, source, runner, flagged=flagged, words=words), source.weight, _seed(job)
+            _load(job, source, runner, flagged=flagged, words=words, around=around),
+            source.weight,
+            _seed(job),
         )
         for source in sources
     ]
@@ -135,6 +148,26 @@ def mixed(
     if len(merged) == 0:
         raise OptionError("no row is left to train on; RUN/data/*/report.json says why")
     return _with_variables(job, merged)
+
+
+def _check_written(
+    source: Source, tokenizer: Tokenizer, runner: Runner, around: text_ends.Writer
+) -> None:
+    """Raise OptionError where a text that is written with its special tokens has other ids than with them."""
+    import pyarrow.parquet as pq
+
+    names = pq.read_schema(source.files[0]).names
+    name = "prompt" if "prompt" in names else "text"
+    column = pq.ParquetFile(source.files[0]).read_row_group(0, columns=[name]).column(name)
+    closed = name == "text"
+    for text in column.slice(0, _LOOK).to_pylist():
+        expected = text_ends.tokens_of(text, tokenizer, runner.text_ends, closed=closed).ids
+        if tokenizer.encode(around(text, True, closed)).ids != expected:
+            raise OptionError(
+                f"rows of text beside rows of messages: {tokenizer.name} makes other tokens of a text behind "
+                f"its BOS that is written out ({source.files[0]}); train on them in two runs, or write the "
+                "messages as text"
+            )
 
 
 def _as_texts(job: Job, rows: Any, tokenizer: Any) -> Any:
@@ -165,7 +198,15 @@ def _as_texts(job: Job, rows: Any, tokenizer: Any) -> Any:
     return rows.map(render, features=features).remove_columns([_IS_TEXT])
 
 
-def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: bool) -> Any:
+def _load(
+    job: Job,
+    source: Source,
+    runner: Runner,
+    *,
+    flagged: bool,
+    words: bool,
+    around: text_ends.Writer | None,
+) -> Any:
     """Load Parquet files through an Arrow file of the run folder, which the processes share."""
     from datasets import Dataset
 
@@ -178,12 +219,13 @@ def _load(job: Job, source: Source, runner: Runner, *, flagged: bool, words: boo
     if "rl" in runner.sections:
         rows = decoded(rows, source.files)
     if words:
-        rows = _worded(rows) if _holds_text(source.files) else _marked(rows, is_text=False)
+        is_text = holds_text(source.files)
+        rows = _worded(rows, around) if is_text else _marked(rows, is_text=False)
     rows = tokenized_rows.with_rule(rows, source.turns)
     return _wide(tokenized_rows.with_flags(rows) if flagged else rows)
 
 
-def _holds_text(files: Sequence[str]) -> bool:
+def holds_text(files: Sequence[str]) -> bool:
     """Return whether the conversations in converted files are prerendered text."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -204,15 +246,22 @@ def _marked(rows: Any, *, is_text: bool) -> Any:
     return rows.add_column(_IS_TEXT, np.full(len(rows), is_text))
 
 
-def _worded(rows: Any) -> Any:
-    """Give text conversations the shape of messages, for the identity template to render unchanged."""
+def _worded(rows: Any, around: text_ends.Writer | None) -> Any:
+    """Give text conversations the shape of messages, for the identity template to render unchanged.
+
+    `around` writes the special tokens into them that the trainer would put around text.
+    """
     columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
     strings = [name for name in columns if _is_text(rows.features[name])]
+    first = next((name for name in strings if name in ("prompt", "text")), "")
+
+    def written(name: str, text: str) -> str:
+        return text if around is None else around(text, name == first, name != "prompt")
 
     def word(batch: dict[str, list[str]]) -> dict[str, list[list[dict[str, str]]]]:
         return {
             "messages" if name == "text" else name: [
-                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": text}]
+                [{"role": _TEXT_ROLES.get(name, "assistant"), "content": written(name, text)}]
                 for text in batch[name]
             ]
             for name in strings
@@ -222,8 +271,17 @@ def _worded(rows: Any) -> Any:
     return _marked(rows.map(word, batched=True, remove_columns=dropped), is_text=True)
 
 
+def are_strings(rows: Any) -> bool:
+    """Return whether the conversations of rows are text."""
+    return any(
+        _is_text(rows.features[name])
+        for name in (*DIALOG_COLUMNS, "text")
+        if name in rows.column_names
+    )
+
+
 def _is_text(feature: Any) -> bool:
-    return getattr(feature, "dtype", None) in {"string", "large_string"}
+    return getattr(feature, "dtype", None) in tokenized_rows.STRINGS
 
 
 def _wide(rows: Any) -> Any:

@@ -11,13 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.core.errors import TokenizerError
+from fmtkit.core.runner import Runner
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 
 if TYPE_CHECKING:
     # Methods other than sft render nothing here: their processes start without polars.
-    from fmtkit.inspection.masks import Masking
+    from fmtkit.inspection.masking import Masking
     from fmtkit.rendering.chat import ChatTemplate
     from fmtkit.rendering.row_templates import RowTemplate
+    from fmtkit.tokenizers.tokens import Tokenizer
+    from fmtkit.training.data.loss_rules import LossRule
 
 COLUMN = "trained_messages"
 """For each message of a row whether it says that it is trained on: true, false or null."""
@@ -28,6 +32,8 @@ VARIABLES = "chat_template_kwargs"
 RULE_COLUMN = "turn_rule"
 """The rule of a row's dataset as JSON text, where it is not the usual one."""
 
+STRINGS = frozenset({"string", "large_string"})
+"""The types of columns of text."""
 TOKENIZED = ("input_ids", "labels")
 """The columns of rows that are tokenized here."""
 
@@ -72,14 +78,18 @@ def with_rule(rows: Any, rule: Mapping[str, Any] | None) -> Any:
     return rows if rule is None else rows.add_column(RULE_COLUMN, [json.dumps(rule)] * len(rows))
 
 
-def needs_marks(rows: Any, tokenizer: Any, *, everything: bool) -> bool:
+def needs_marks(rows: Any, tokenizer: Any, loss: LossRule) -> bool:
     """Return whether rows must be tokenized here: TRL masks only by marks in the template."""
     columns = {*rows.column_names}
-    if {COLUMN, RULE_COLUMN, "segments"} & columns or {"messages", "prompt"} <= columns:
+    if {COLUMN, RULE_COLUMN, "segments"} & columns or len(
+        {"messages", "prompt", "text"} & columns
+    ) > 1:
         return True
     if has_text_rows(rows):
         return True
-    return not everything and "messages" in rows.column_names and not is_marked(tokenizer)
+    if "messages" in columns:
+        return not loss.learns_all("Conversation") and not is_marked(tokenizer)
+    return loss.assistant_only and "completion" in columns and not is_marked(tokenizer)
 
 
 def identity_source() -> str:
@@ -99,6 +109,17 @@ def is_text_row(row: Mapping[str, Any]) -> bool:
     return bool((row.get(VARIABLES) or {}).get("chat_template"))
 
 
+def check_end(rows: Any, runner: Runner, tokenizer: Any) -> None:
+    """Raise TokenizerError for strings whose end the trainer writes with an EOS that the tokenizer lacks."""
+    replies = {"text", "completion", "chosen"} & {*rows.column_names}
+    is_text = any(getattr(rows.features[name], "dtype", "") in STRINGS for name in replies)
+    if runner.text_ends and is_text and tokenizer.eos_token is None:
+        raise TokenizerError(
+            f"{tokenizer.name_or_path}: the tokenizer has no eos_token, and text must end; set "
+            "special_tokens.eos_token"
+        )
+
+
 def is_marked(tokenizer: Any) -> bool:
     """Return whether the chat template of a tokenizer, or TRL's variant of it, marks replies."""
     from fmtkit.rendering.row_templates import RowTemplate
@@ -106,26 +127,23 @@ def is_marked(tokenizer: Any) -> bool:
     return RowTemplate(_template(tokenizer)).has_generation
 
 
-def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | None = None) -> Any:
+def tokenized(rows: Any, tokenizer: Any, usual: Masking) -> Any:
     """Return `input_ids` and `labels`: -100 outside of what is trained on.
 
-    `everything` learns the prompts as well (`train_on_inputs`). A document longer than `longest` becomes
-    several rows. Raises TemplateError where the replies cannot be found in what the template writes.
+    A document longer than the masking's `max_length` becomes several rows. Raises TemplateError where the
+    replies cannot be found in what the template writes.
     """
-    from fmtkit.inspection.masks import Masking, mask_row
-    from fmtkit.tokenizers.tokens import Tokenizer
+    from fmtkit.inspection.masks import mask_row
 
-    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
-    templates = RowTemplates(tokenizer.chat_template, special)
-    usual = Masking(train_on_inputs=everything, max_length=longest)
+    own = adapted(tokenizer)
+    templates = RowTemplates(tokenizer.chat_template, own.special_tokens)
 
     def encode(batch: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
         out: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
         names = list(batch)
         for values in zip(*batch.values(), strict=True):
             row, masking = masking_of_row(dict(zip(names, values, strict=True)), usual)
-            for one in mask_row(row, _table(row), adapted, templates.of(row), masking):
+            for one in mask_row(row, table_of(row), own, templates.of(row), masking):
                 ids = one.ids.tolist()
                 marks = zip(ids, one.trained.tolist(), strict=True)
                 out["input_ids"].append(ids)
@@ -133,6 +151,14 @@ def tokenized(rows: Any, tokenizer: Any, *, everything: bool, longest: int | Non
         return out
 
     return rows.map(encode, batched=True, batch_size=64, remove_columns=rows.column_names)
+
+
+def adapted(tokenizer: Any) -> Tokenizer:
+    """Return a tokenizer of transformers as one of fmtkit."""
+    from fmtkit.tokenizers.tokens import Tokenizer
+
+    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
+    return Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
 
 
 class RowTemplates:
@@ -165,7 +191,14 @@ class RowTemplates:
 
 
 def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, Any], Masking]:
-    """Return a row with its flags on its messages, and the masking by the rule of its dataset."""
+    """Return a row with its flags on its messages, and the masking by the rule of its dataset.
+
+    A row of text that has the shape of messages is one of text again, unless the method takes only messages.
+    """
+    from fmtkit.inspection.text_masks import as_text
+
+    if is_text_row(row) and usual.text_ends:
+        return as_text(row), replace(usual, turns=_rule(row))
     return _canonical(row), replace(usual, turns=_rule(row))
 
 
@@ -174,11 +207,23 @@ def _rule(row: Mapping[str, Any]) -> TurnRule:
     return USUAL_TURNS if written is None else TurnRule.from_dict(json.loads(written))
 
 
-def _table(row: Mapping[str, Any]) -> str:
+_TABLES = {
+    "chosen": "Preference",
+    "segments": "Segments",
+    "messages": "Conversation",
+    "text": "Conversation",
+    "completions": "Stepwise",
+    "input_ids": "Tokens",
+}
+"""A column that a row of a table has -> the table."""
+
+
+def table_of(row: Mapping[str, Any]) -> str:
     """Return the table of a row: mixed datasets have each other's columns as nulls."""
-    if row.get("segments") is not None:
-        return "Segments"
-    return "Conversation" if row.get("messages") is not None else "Completion"
+    for column, table in _TABLES.items():
+        if row.get(column) is not None:
+            return table
+    return "Unpaired" if row.get("label") is not None else "Completion"
 
 
 def _canonical(row: Mapping[str, Any]) -> dict[str, Any]:

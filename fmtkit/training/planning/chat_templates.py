@@ -18,16 +18,22 @@ FALLBACK = "tokenizer_default_fallback_"
 """Prefix of the name of a template for tokenizers without one."""
 
 
-def template_of(
-    config: Config, readings: tuple[Reading, ...], *, samples: bool = False
-) -> tuple[str, str]:
-    """Return the run's chat template and where it was set; WITHOUT where no row needs one.
+_OF_NO_ROW = frozenset({"identity", TOKENIZER_DEFAULT, *template_sources.OF_THE_TOKENIZER})
+"""Templates that a tokenizer for rows of text alone is not given: it has them, or they write nothing."""
 
-    Prerendered text is trained on as it is, beside messages too, which the template renders.
 
-    Raises OptionError where two types, or a type and the configuration, name different ones, or where a
-    template is named and all rows are prerendered text, unless the method `samples` from prompts: then the
-    template is for others that may ask, such as a reward.
+def is_plain(readings: tuple[Reading, ...]) -> bool:
+    """Return whether no row of any dataset is rendered by a template."""
+    return bool(readings) and not any(reading.needs_template for reading in readings)
+
+
+def template_of(config: Config, readings: tuple[Reading, ...]) -> tuple[str, str]:
+    """Return the run's chat template and where it was set; WITHOUT where no row needs one and none is named.
+
+    Text is trained on as it is, beside messages too, which the template renders. One that is named is given
+    to the tokenizer that is saved, though no row needs it, as in TRL (a note says so).
+
+    Raises OptionError where two types, or a type and the configuration, name different ones.
     """
     named = _named(config, readings)
     if len(named) > 1:
@@ -38,14 +44,8 @@ def template_of(
             for name, origin in named.items()
         )
         raise OptionError(f"a model has one chat template, but these differ: {both}")
-    texts = [reading.type for reading in readings if reading.is_text]
-    is_plain = bool(readings) and not any(reading.needs_template for reading in readings)
-    if is_plain and texts and named and set(named) != {"identity"} and not samples:
-        raise OptionError(
-            f"{next(iter(named))} is a template, but {texts[0]} holds prerendered text; "
-            "leave the template out, or give rows of messages"
-        )
-    if is_plain and (not named or (texts and not samples)):
+    if is_plain(readings) and not named.keys() - _OF_NO_ROW:
+        texts = any(reading.is_text for reading in readings)
         return WITHOUT, RENDERED if texts else "rows that no template renders"
     name, origin = next(iter(named.items()), (TOKENIZER_DEFAULT, "default"))
     return _at_hand(name, config), origin

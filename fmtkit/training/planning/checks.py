@@ -216,15 +216,20 @@ def remarks(plan: "Plan", train: Sequence[Source]) -> list[str]:
 
 
 def end_remark(plan: "Plan", tables: Iterable["pa.Table"]) -> list[str]:
-    """Return a note on replies of prerendered text, among the first rows, that do not end.
-
-    TRL by itself adds the tokenizer's EOS to text; here text is trained on as it is.
-    """
+    """Return notes on text, among the first rows: replies that do not end, and a BOS that comes twice."""
     if not any(dataset.reading.is_text for dataset in plan.datasets):
         return []
-    open_ended, count, end = _open_ended(plan, tables)
+    looked = list(tables)
+    open_ended, count, end = _open_ended(plan, looked)
+    twice = _doubled_bos(plan, looked)
     if not open_ended:
-        return []
+        return twice
+    if plan.runner.text_ends:
+        return [
+            f"{open_ended} of {count} replies of text do not end with {end}: it is put behind them, as TRL's "
+            f"trainer for {plan.method} does",
+            *twice,
+        ]
     return [
         f"{open_ended} of {count} replies of prerendered text do not end with {end}, and none is added: the "
         f"model does not learn to stop; set eos: '{end}' beside its path, or write it into the rows"
@@ -249,7 +254,35 @@ def mask_remarks(plan: "Plan", template: str | None) -> list[str]:
     return [] if row_templates.RowTemplate(source).has_generation else [turn_spans.UNMARKED]
 
 
+def _doubled_bos(plan: "Plan", tables: Iterable["pa.Table"]) -> list[str]:
+    """Return a note on rows of text that begin with the BOS that is put before them."""
+    from fmtkit.tokenizers import text_ends, tokens
+
+    folder = Path(plan.tokenizer or "").expanduser()
+    if plan.runner.text_ends != "text" or not folder.is_dir():
+        return []
+    loaded = tokens.load(folder)
+    bos = loaded.special_tokens.get("bos_token")
+    if bos is None or not text_ends.added_before(loaded).endswith(bos):
+        return []
+    texts = [
+        text
+        for table in tables
+        for name in _BEGINNINGS
+        if name in table.schema.names and str(table.schema.field(name).type) in _TEXT
+        for text in table.column(name).slice(0, _LOOK).to_pylist()
+    ]
+    count = sum(text.startswith(bos) for text in texts)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(texts)} rows of text begin with {bos}, and the tokenizer puts another before it, "
+        "as in TRL; take it out of the rows"
+    ]
+
+
 _TEXT = ("string", "large_string")
+_BEGINNINGS = ("prompt", "text")
 _REPLIES = ("chosen", "completion", "text")
 
 

@@ -46,6 +46,8 @@ _OPTION_KEYS = [
     "pairs",
     "split_thinking",
 ]
+OF_TRL = frozenset({"implicit_prompt"})
+"""Types that are TRL's own dataset types; canonical rows need none."""
 SEED = 42
 """The seed of transformers, if a config sets none."""
 _FILE_TYPES = frozenset({"json", "csv", "parquet", "arrow", "text"})

@@ -53,11 +53,12 @@ def _of_keys(plan: Plan) -> Iterator[str]:
         elif remark := key.remark(value):
             yield remark
         other = _acts_with(key)
-        if (
-            other
-            and value is not False
-            and runner.sections & {"rl", "vllm"}
-            and _is_idle(config, runner, other)
+        is_asked_for = other and value is not False
+        of_section = "." in other
+        if is_asked_for and (
+            runner.sections & {"rl", "vllm"} and _is_idle(config, runner, other)
+            if of_section
+            else not config.get(other)
         ):
             yield f"{key.name} changes nothing without {other}"
 

@@ -4,12 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from fmtkit.converting import detection
 from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.certainty import SURE, certainty
+from fmtkit.converting.fits import Fit
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.core import runner
-from fmtkit.core.errors import FmtkitError
+from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.message_keys import ROLES
 from fmtkit.core.tables import table_for
+from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
+from fmtkit.training.planning import dataset_entries
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan
 
@@ -19,25 +23,71 @@ _KINDS = (_TAKEN, "audio", "video")
 _FEW = 3
 
 
-def find_fault(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | None:
-    """Return why these first rows cannot be trained on as the config says, and what to write; or None."""
+def implied(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | None:
+    """Return the type by which rows of a dataset are read that names none; None for canonical rows.
+
+    Raises OptionError where these first rows cannot be trained on as the config says, with what to write.
+    """
     if not sample:
         return None
     media = [_media(row) - {_TAKEN} for row in sample]
     if all(media):
         kinds = ", ".join(sorted({kind for found in media for kind in found}))
-        return f"the rows hold media ({kinds}), and fmtkit trains on text and images only"
+        raise _fault(
+            dataset, f"the rows hold media ({kinds}), and fmtkit trains on text and images only"
+        )
     if "type" in dataset.entry or dataset.entry.get("columns"):
         return None
-    return _unnamed(plan, dataset, sample)
-
-
-def _unnamed(plan: Plan, dataset: DatasetPlan, sample: Sequence[Row]) -> str | None:
-    """Return which type, or which method, reads rows of a dataset that names no type."""
     read, whole = (_choose(sample, method, dataset) for method in (plan.method, None))
     if read is not None and (plan.config.get("rl") is not None or not _leaves(read, whole, sample)):
         return None
-    best = next(iter(detection.detect(sample)), None)
+    fits = detection.detect(sample)
+    if name := _sure_type(plan, dataset, fits, sample, whole):
+        return name
+    if fault := _unnamed(plan, fits, read, whole):
+        raise _fault(dataset, fault)
+    return None
+
+
+def _fault(dataset: DatasetPlan, reason: str) -> OptionError:
+    return OptionError(f"datasets: {dataset.source}: {reason}")
+
+
+def _sure_type(
+    plan: Plan,
+    dataset: DatasetPlan,
+    fits: Sequence[Fit],
+    sample: Sequence[Row],
+    whole: Converter | None,
+) -> str | None:
+    """Return the type that `inspect` is sure of, if the method takes what it makes."""
+    if not fits or certainty(fits, sample) != SURE or fits[0].options:
+        return None
+    converter = _of_trl(fits).converter
+    if whole is not None and whole.required >= converter.required:
+        return None
+    if not _takes(plan, converter):
+        return None
+    entry = {**dataset.entry, "type": converter.name}
+    reading = dataset_entries.read(entry, plan.config, plan.runner)
+    # A name of axolotl may mean another type in a config than it does elsewhere.
+    is_meant = converter in registry.named(reading.source or reading.type)
+    return converter.name if is_meant else None
+
+
+def _of_trl(fits: Sequence[Fit]) -> Fit:
+    """Return the fit of TRL's own dataset type, where the best one reads only some rows of that type."""
+    best = fits[0]
+    same = (f for f in fits if f.converter.name in dataset_entries.OF_TRL and f.sound >= best.sound)
+    made = (best.converter.table, best.converter.text)
+    return next((f for f in same if (f.converter.table, f.converter.text) == made), best)
+
+
+def _unnamed(
+    plan: Plan, fits: Sequence[Fit], read: Converter | None, whole: Converter | None
+) -> str | None:
+    """Return which type, or which method, reads rows of a dataset that names no type."""
+    best = next(iter(fits), None)
     # Canonical rows need no type, unless the method takes only what the type makes of them.
     is_canonical = whole is not None and (read is None or whole.required > read.required)
     if whole is not None and best is not None and not _takes(plan, whole):

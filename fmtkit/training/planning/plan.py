@@ -22,6 +22,7 @@ from fmtkit.training.planning import (
     model_refusals,
     plugin_entries,
     refusals,
+    sampling,
     schedules,
     trainer_choice,
     trainer_rules,
@@ -42,6 +43,7 @@ _DECLARING = (
     model_refusals,
     plugin_entries,
     refusals,
+    sampling,
     schedules,
     trainer_rules,
 )
@@ -72,8 +74,7 @@ def plan(
     run_checks(made, problems, of_plan(made))
     readings = tuple(dataset.reading for dataset in made.all_datasets)
     with problems.collecting("template"):
-        samples = "rewards" in made.runner.needs
-        made = replace(made, template=chat_templates.template_of(config, readings, samples=samples))
+        made = replace(made, template=chat_templates.template_of(config, readings))
     made = replace(made, missing=tuple(_missing(config, made.runner)))
     if made.missing and not partial:
         problems.found.append(_incomplete(made.missing))

@@ -362,8 +362,7 @@ def _mask(config: Config, chosen: Runner, out: Arguments) -> None:
     asked = config.get("assistant_only_loss")
     if chosen.mask == "completion" and asked is False:
         out.notes.append(
-            "assistant_only_loss: false: rows of messages are trained on with all their tokens, as in TRL; "
-            "`fmtkit inspect -c` shows the replies alone, unless train_on_inputs is true"
+            "assistant_only_loss: false: rows of messages are trained on with all their tokens, as in TRL"
         )
     if chosen.mask != "completion" or asked is not None:
         return

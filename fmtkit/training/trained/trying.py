@@ -15,7 +15,7 @@ from fmtkit.core.tables import written
 from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
-from fmtkit.training.trained import best_of, judging, trained_model
+from fmtkit.training.trained import answering, best_of, judging, trained_model
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -211,62 +211,63 @@ def _checked(trained: TrainedModel, kind: Kind, what: str) -> Kind:
 
 
 def _prompts(trained: TrainedModel, tokenizer: Any, options: TryOptions) -> list[_Row]:
-    assert trained.job is not None
+    is_plain = _is_plain(trained)
     rows = []
     for text in options.prompt[: options.limit]:
         messages = [{"role": "user", "content": text}]
-        ids = tokenizer(text)["input_ids"] if _is_plain(trained) else _context(tokenizer, messages)
-        asked = text if _is_plain(trained) else messages
-        rows.append(_Row(text, None, ids, asked=asked))
+        ids = _begun(trained, tokenizer, text) if is_plain else _context(tokenizer, messages)
+        rows.append(_Row(text, None, ids, asked=text if is_plain else messages))
     return rows
 
 
 def _is_plain(trained: TrainedModel) -> bool:
-    """Return whether the rows of the run are written without a template."""
+    """Return whether the rows of the run are text, though its tokenizer may have a template."""
+    from fmtkit.training.data.rows import holds_text
+
     assert trained.job is not None
-    return trained.job.template == WITHOUT
+    files = [source.files for source in trained.job.train]
+    are_here = files and all(Path(file).is_file() for part in files for file in part)
+    return trained.job.template == WITHOUT or bool(are_here and all(map(holds_text, files)))
+
+
+def _begun(trained: TrainedModel, tokenizer: Any, text: str) -> list[int]:
+    """Return the ids of a prompt of text, with the BOS that it had in the training."""
+    from fmtkit.tokenizers.text_ends import begun
+    from fmtkit.training.building import build
+    from fmtkit.training.data.tokenized_rows import adapted
+
+    assert trained.job is not None
+    runner = build.runner_of(trained.job)
+    return begun(
+        text, adapted(tokenizer), "text" if "Prompt" in runner.tables else runner.text_ends
+    )
 
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
     more = {"tools": json.loads(tools)} if isinstance(tools, str) else {}
-    text = _rendered(tokenizer, messages, add_generation_prompt=True, **more)
+    text = answering.rendered(tokenizer, messages, add_generation_prompt=True, **more)
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
-    """Render messages in the form of contents that the template takes: of vision models often parts."""
-    from fmtkit.rendering.content_parts import in_form
-    from fmtkit.training.data.rows import forms_of_content
-
-    forms = forms_of_content(tokenizer)
-    shown = [in_form(message, forms) for message in messages]
-    return str(tokenizer.apply_chat_template(shown, tokenize=False, **given))
 
 
 def _data(
     trained: TrainedModel, tokenizer: Any, options: TryOptions, notes: list[str]
 ) -> tuple[Kind, list[_Row]]:
     """Read the rows of a source by the type of the run's dataset, or by the one that was given."""
-    from fmtkit.inspection.text_masks import as_messages, is_prerendered
-
     assert trained.job is not None
     stream = RowStream(options.data, _row_options(trained, options))
     table = stream.job.table.name()
     if table not in KINDS:
         raise OptionError(f"--data {options.data}: rows of a {table} table cannot be tried")
     kind = _checked(trained, KINDS[table], f"--data {options.data} ({table})")
-    encode = _encoding(trained, tokenizer, table, kind)
+    encode = _encoding(trained, tokenizer, table, kind, options.data)
     rows: list[_Row] = []
     for piece in stream:
         if rows_with_images(piece.table):
             raise OptionError(
                 f"--data {options.data}: rows with images cannot be tried; give --prompt TEXT"
             )
-        rows += (
-            encode(as_messages(row) if is_prerendered(row, table) else row)
-            for row in written(piece.table).to_pylist()
-        )
+        rows += map(encode, written(piece.table).to_pylist())
     refused = stream.ledger.quarantined + stream.ledger.no_pair
     if refused:
         codes = ", ".join(f"{code} {n:,}" for code, n in stream.ledger.reasons.most_common())
@@ -295,35 +296,43 @@ def _row_options(trained: TrainedModel, options: TryOptions) -> RowOptions:
 
 
 def _encoding(
-    trained: TrainedModel, tokenizer: Any, table: str, kind: Kind
+    trained: TrainedModel, tokenizer: Any, table: str, kind: Kind, source: object
 ) -> Callable[[Mapping[str, Any]], _Row]:
     """Return the function that makes ids of a row, the same as in its training."""
-    from fmtkit.inspection.masks import Masking, mask_row
+    from fmtkit.inspection.masking import Masking
+    from fmtkit.inspection.masks import mask_row
+    from fmtkit.inspection.text_masks import is_prerendered
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
-    from fmtkit.tokenizers.tokens import Tokenizer
+    from fmtkit.training.data.tokenized_rows import adapted
 
     assert trained.job is not None
-    special = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
-    adapted = Tokenizer(tokenizer.name_or_path, tokenizer.backend_tokenizer, special)
-    template = None
+    own, template = adapted(tokenizer), None
     if tokenizer.chat_template is not None:
         text = tokenizer.chat_template
-        template = RowTemplate(template_sources.recognised("template", text, special))
+        template = RowTemplate(template_sources.recognised("template", text, own.special_tokens))
     type_options = trained.job.settings.get("type_options")
     separator = type_options.get("step_separator", "\n") if isinstance(type_options, dict) else "\n"
     method = trained.job.method if kind != "answers" else None
     masking = Masking(method, step_separator=str(separator))
 
     def answered(row: Mapping[str, Any]) -> _Row:
+        columns = {name: value for name, value in row.items() if name not in _ROW}
+        if is_prerendered(row, table):
+            if row.get("prompt") is None:
+                raise OptionError(
+                    f"--data {source}: its rows are text without a prompt; give --prompt TEXT"
+                )
+            said, reference = row["prompt"], row.get("completion")
+            context = _begun(trained, tokenizer, said)
+            return _Row(said, reference, context, asked=said, columns=columns)
         messages, reference = _asked(row)
         context = _context(tokenizer, messages, row.get("tools"))
-        columns = {name: value for name, value in row.items() if name not in _ROW}
         return _Row(_said(messages), reference, context, asked=messages, columns=columns)
 
     def scored(row: Mapping[str, Any]) -> _Row:
         expected = row.get("label", row.get("labels"))
-        sequences = mask_row(row, table, adapted, template, masking)
+        sequences = mask_row(row, table, own, template, masking)
         return _Row(_said(row["prompt"]), expected, [], sequences)
 
     return answered if kind == "answers" else scored
@@ -390,7 +399,7 @@ def _making(
     """Return the function that gives a model's result for a row."""
     import torch
 
-    ends = _ends(tokenizer) if kind == "answers" else []
+    ends = answering.ends_of(tokenizer) if kind == "answers" else []
 
     def answer(model: Any, row: _Row, number: int) -> dict[str, Any]:
         torch.manual_seed(options.seed + number)
@@ -400,26 +409,16 @@ def _making(
         return scorer.best(row.asked, answers, row.columns)
 
     def one(model: Any, row: _Row) -> tuple[dict[str, Any], list[int]]:
-        ids = torch.tensor([row.context], device=model.device)
-        how: dict[str, Any] = {
-            "do_sample": False,
-            "temperature": None,
-            "top_p": None,
-            "top_k": None,
-        }
-        if options.temperature:
-            how = {"do_sample": True, "temperature": options.temperature, "top_p": 1.0, "top_k": 0}
-        out = model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=options.max_new_tokens,
-            eos_token_id=ends or None,
-            pad_token_id=tokenizer.pad_token_id,
-            **how,
-        )[0, len(row.context) :].tolist()
-        finished = bool(out) and out[-1] in ends
-        text = tokenizer.decode(out[:-1] if finished else out, skip_special_tokens=False)
-        return {"answer": text, "tokens": len(out), "finished": finished}, out
+        made = answering.answer(
+            model,
+            tokenizer,
+            row.context,
+            ends,
+            most=options.max_new_tokens,
+            temperature=options.temperature,
+        )
+        values = {"answer": made.text, "tokens": len(made.ids), "finished": made.is_finished}
+        return values, made.ids
 
     def score(model: Any, row: _Row, _: int) -> dict[str, Any]:
         return {one.side or "completion": _score(model, one) for one in row.sequences}
@@ -457,23 +456,6 @@ def _logps(model: Any, one: "Masked") -> dict[str, float]:
     taken = logps.gather(1, ids[:, None])[:, 0]
     trained = torch.tensor(one.trained[1:].tolist(), device=logps.device)
     return {"logps": float(taken[trained].sum()), "tokens": int(trained.sum())}
-
-
-def _ends(tokenizer: Any) -> list[int]:
-    """Return the tokens that end an answer: the EOS, and what the template writes after a reply."""
-    ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    if tokenizer.chat_template is None:
-        return ends
-    answer = "answer"
-    messages = [{"role": "user", "content": "question"}, {"role": "assistant", "content": answer}]
-    text = _rendered(tokenizer, messages)
-    after = tokenizer(text[text.rfind(answer) + len(answer) :], add_special_tokens=False)[
-        "input_ids"
-    ]
-    special = set(tokenizer.all_special_ids) | {
-        number for number, token in tokenizer.added_tokens_decoder.items() if token.special
-    }
-    return list(dict.fromkeys([*ends, *(i for i in after[:1] if i in special)]))
 
 
 def _beta(trained: TrainedModel) -> float | None:

@@ -1,0 +1,52 @@
+"""What a run says of its masks: its method, and the keys that move them."""
+
+from dataclasses import dataclass, field
+
+from fmtkit.core import runner
+from fmtkit.core.runner import MaskRule, TextEnds
+from fmtkit.counting.anchors import AnchorRule
+from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+
+DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "completion"}
+"""Table -> the rule where no method is named, or its runner names none."""
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What a run says of its masks: its method, and the keys that move them."""
+
+    method: str | None = None
+    train_on_inputs: bool = False
+    """Whether rows are trained on with their prompts."""
+    assistant_only: bool = False
+    """TRL's `assistant_only_loss`, for prompts with completions too."""
+    all_of: frozenset[str] = frozenset()
+    """Tables of which every token is trained on, whatever `train_on_inputs` says."""
+    turns: TurnRule = USUAL_TURNS
+    """Which turns of a conversation are trained on, and which of their ends."""
+    max_length: int | None = None
+    """Where a document of raw text is cut into several rows."""
+    step_separator: str = "\n"
+    train_on_last_step_only: bool = False
+    anchors: AnchorRule = field(default_factory=AnchorRule)
+
+    @property
+    def rule(self) -> MaskRule:
+        """Return the rule of the method; empty where it names none."""
+        return runner.find(self.method).mask if self.method else ""
+
+    @property
+    def text_ends(self) -> TextEnds:
+        """Return what the method's trainer puts around text; without a method what most do."""
+        return runner.find(self.method).text_ends if self.method else "text"
+
+    def rule_of(self, table: str) -> str:
+        """Return the rule of a table of prompts and replies."""
+        return self.rule or DEFAULT_RULES[table]
+
+    def learns_all(self, table: str) -> bool:
+        """Return whether every token of a table's rows is trained on."""
+        return (self.train_on_inputs and not self.assistant_only) or table in self.all_of
+
+
+USUAL = Masking()

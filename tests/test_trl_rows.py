@@ -1,0 +1,310 @@
+"""Rows of TRL's dataset types reach the trainers of the installed TRL with the ids and labels that TRL makes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl")
+
+import tiny_training as tiny
+from datasets import Dataset
+
+from fmtkit.core.errors import FmtkitError
+from fmtkit.inspection.masking import Masking
+from fmtkit.inspection.masks import mask_row
+from fmtkit.tokenizers import tokens
+
+METHODS = {
+    "sft": ("trl", "SFTTrainer", "SFTConfig"),
+    "dpo": ("trl", "DPOTrainer", "DPOConfig"),
+    "ipo": ("trl", "DPOTrainer", "DPOConfig"),
+    "kto": ("trl", "KTOTrainer", "KTOConfig"),
+    "reward": ("trl", "RewardTrainer", "RewardConfig"),
+    "cpo": ("trl.experimental.cpo", "CPOTrainer", "CPOConfig"),
+    "orpo": ("trl.experimental.orpo", "ORPOTrainer", "ORPOConfig"),
+}
+END = "<|im_end|>"
+TEXTS = {
+    "sft": [{"text": "red apple"}, {"text": f"blue river{END}"}],
+    "sft completion": [
+        {"prompt": "red ", "completion": "apple"},
+        {"prompt": "blue", "completion": f" river{END}"},
+    ],
+    "dpo": [
+        {"prompt": "red ", "chosen": "big apple", "rejected": "river"},
+        {"prompt": "blue", "chosen": f" stone{END}", "rejected": " warm stone"},
+    ],
+    "kto": [
+        {"prompt": "red ", "completion": "big apple", "label": True},
+        {"prompt": "blue", "completion": f" stone{END}", "label": False},
+    ],
+}
+TEXTS |= dict.fromkeys(("ipo", "reward", "cpo", "orpo"), TEXTS["dpo"])
+CASES = [(name.partition(" ")[0], rows) for name, rows in TEXTS.items()]
+SPECIAL = (
+    "plain",
+    pytest.param("bos", marks=pytest.mark.slow),
+    "begins",
+    pytest.param("begins and ends", marks=pytest.mark.slow),
+)
+"""Tokenizers: without BOS, with one, with one before every text, and with EOS behind it too."""
+
+
+@pytest.fixture(scope="module", params=SPECIAL)
+def bare(request, tmp_path_factory):
+    """Return a base model, whose tokenizer has no chat template."""
+    folder = tmp_path_factory.mktemp("bare") / "model"
+    model = tiny.make_model(folder, bos=request.param != "plain")
+    if request.param.startswith("begins"):
+        tiny.with_beginning(model, end="ends" in request.param)
+    return model
+
+
+def of_trl(method: str, model: str, rows: list[dict], folder: Path, **keys: Any) -> list[dict]:
+    """Return what TRL's own trainer makes of rows as they are."""
+    import importlib
+
+    module, trainer, config = METHODS[method]
+    loaded = importlib.import_module(module)
+    arguments = getattr(loaded, config)(
+        str(folder / "trl"),
+        per_device_train_batch_size=2,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        max_length=128,
+        **keys,
+    )
+    if method in ("cpo", "orpo"):
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        model_, tokenizer = (
+            one.from_pretrained(model) for one in (AutoModelForCausalLM, AutoTokenizer)
+        )
+        made = getattr(loaded, trainer)(
+            model_,
+            args=arguments,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+        )
+    else:
+        made = getattr(loaded, trainer)(
+            model, args=arguments, train_dataset=Dataset.from_list(rows)
+        )
+    return made.train_dataset.to_list()
+
+
+def of_fmtkit(method: str, model: str, sources: list[list[dict]], folder: Path, **keys: Any):
+    """Return the plan of a run over files of rows, its parts and its trainer."""
+    from fmtkit.training.building import build
+    from fmtkit.training.data import datasets, prerendered
+    from fmtkit.training.planning import plan as planning
+    from fmtkit.training.run import run
+
+    entries = []
+    for number, rows in enumerate(sources):
+        file = folder / f"{number}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        entries.append({"path": str(file)})
+    named = {"reward": {"reward_model": True}, "sft": {}}.get(method, {"rl": method})
+    whole = {
+        "base_model": model,
+        "output_dir": str(folder / "run"),
+        "datasets": entries,
+        "shuffle_merged_datasets": False,
+        **tiny.STEP,
+        **named,
+        **keys,
+    }
+    plan = prerendered.settled(planning.plan(whole), with_hub=False)
+    tiny.check(plan)
+    text = plan.template_text()
+    plan.run.mkdir(parents=True)
+    work = run.job_of(plan, *datasets.prepare(plan, text), text)
+    parts = build.parts_of(work, [])
+    return plan, parts, build.make_trainer(work, parts)
+
+
+IDS = ("input_ids", "labels", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
+
+
+def made(rows: list[Mapping[str, Any]]) -> list[dict[str, list[int]]]:
+    """Return the ids and labels of a trainer's rows, without what only one method's collator reads."""
+    keys = ("_input_ids", "_labels")
+    return sorted(
+        ({n: v for n, v in row.items() if n in IDS or n.endswith(keys)} for row in rows),
+        key=str,
+    )
+
+
+@pytest.mark.parametrize(("method", "rows"), CASES, ids=TEXTS)
+def test_rows_of_text_are_tokenized_as_by_trl(tmp_path, bare, method, rows):
+    plan, parts, trainer = of_fmtkit(method, bare, [rows], tmp_path)
+    assert plan.template[0] == "none"
+    assert parts.tokenizer.chat_template is None
+    assert made(trainer.train_dataset) == made(of_trl(method, bare, rows, tmp_path))
+
+
+@pytest.mark.parametrize(("method", "rows"), CASES, ids=TEXTS)
+def test_inspect_shows_the_ids_and_labels_of_text_that_trl_makes(tmp_path, bare, method, rows):
+    found = made(of_trl(method, bare, rows, tmp_path))
+    tokenizer = tokens.load(bare)
+    assert sorted(map(str, found)) == sorted(str(shown(row, method, tokenizer)) for row in rows)
+
+
+def shown(row: dict, method: str, tokenizer: tokens.Tokenizer) -> dict[str, list[int]]:
+    """Return what `inspect` shows of a row, in the columns of its trainer."""
+    table = (
+        "Conversation"
+        if "text" in row
+        else "Preference"
+        if "chosen" in row
+        else "Unpaired"
+        if "label" in row
+        else "Completion"
+    )
+    sides = mask_row(row, table, tokenizer, None, Masking(method))
+    out: dict[str, list[int]] = {}
+    for one in sides:
+        ids, name = one.ids.tolist(), one.side or "completion"
+        labels = [i if t else -100 for i, t in zip(ids, one.trained.tolist(), strict=True)]
+        begins = one.prompt_length
+        if method == "sft":
+            out |= {"input_ids": ids, "labels": labels}
+        elif method == "reward":
+            out[f"{name}_ids"] = ids
+        elif method in ("cpo", "orpo"):
+            out |= {f"{name}_input_ids": ids, f"{name}_labels": labels}
+            out["prompt_input_ids"] = ids[:begins]
+        else:
+            out |= {"prompt_ids": ids[:begins], f"{name}_ids": ids[begins:]}
+    order = ("input_ids", "labels", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
+    more = [
+        name for side in ("chosen", "rejected") for name in (f"{side}_input_ids", f"{side}_labels")
+    ]
+    return {name: out[name] for name in (*order, *more, "prompt_input_ids") if name in out}
+
+
+@pytest.fixture(scope="module")
+def chatting(tmp_path_factory):
+    """Return a model whose tokenizer begins every text with BOS, and has a template that marks replies."""
+    folder = tmp_path_factory.mktemp("chatting") / "model"
+    template = tiny.TEMPLATE
+    return tiny.with_beginning(tiny.make_model(folder, bos=True, template=template))
+
+
+def said(role: str, text: str) -> list[dict]:
+    return [{"role": role, "content": text}]
+
+
+PAIRS = [
+    {
+        "prompt": said("user", "red"),
+        "chosen": said("assistant", "big apple"),
+        "rejected": said("assistant", "river"),
+    },
+    {
+        "prompt": said("user", "blue stone"),
+        "chosen": said("assistant", "warm"),
+        "rejected": said("assistant", "of the"),
+    },
+]
+IMPLICIT = [{n: row["prompt"] + row[n] for n in ("chosen", "rejected")} for row in PAIRS]
+MESSAGES = [{"messages": row["prompt"] + row["chosen"]} for row in PAIRS]
+COMPLETIONS = [{"prompt": row["prompt"], "completion": row["chosen"]} for row in PAIRS]
+JUDGED = [{**row, "label": label} for row, label in zip(COMPLETIONS, (True, False), strict=True)]
+WORDED = [
+    {"chosen": "Say red. Yes.", "rejected": "Say red. No."},
+    {"chosen": "Say blue. Good.", "rejected": "Say blue. Bad."},
+]
+ALL = {"assistant_only_loss": False}
+CHATS = {
+    "sft": ("sft", MESSAGES, {}, {"assistant_only_loss": True}),
+    "sft on all tokens": ("sft", MESSAGES, ALL, ALL),
+    "sft completion": ("sft", COMPLETIONS, {}, {}),
+    "sft on all of a completion": (
+        "sft",
+        COMPLETIONS,
+        {"completion_only_loss": False},
+        {"completion_only_loss": False},
+    ),
+    "sft on replies within completions": (
+        "sft",
+        COMPLETIONS,
+        {"assistant_only_loss": True},
+        {"assistant_only_loss": True},
+    ),
+    "dpo": ("dpo", PAIRS, {}, {}),
+    "dpo of implicit prompts": ("dpo", IMPLICIT, {}, {}),
+    "dpo of implicit prompts of text": ("dpo", WORDED, {}, {}),
+    "kto": ("kto", JUDGED, {}, {}),
+    "reward": ("reward", PAIRS, {}, {}),
+    "reward of implicit prompts": ("reward", IMPLICIT, {}, {}),
+    "reward of implicit prompts of text": ("reward", WORDED, {}, {}),
+}
+"""Method, rows without a type, keys of the configuration, arguments of TRL's config class."""
+
+
+@pytest.mark.parametrize(("method", "rows", "keys", "arguments"), CHATS.values(), ids=CHATS)
+def test_conversations_and_implicit_prompts_are_tokenized_as_by_trl(
+    tmp_path, chatting, method, rows, keys, arguments
+):
+    _, _, trainer = of_fmtkit(method, chatting, [rows], tmp_path, **keys)
+    expected = of_trl(method, chatting, rows, tmp_path, **arguments)
+    assert made(trainer.train_dataset) == made(expected)
+
+
+MIXED = {
+    "sft": ("sft", MESSAGES, {"assistant_only_loss": True}),
+    "sft completion": ("sft", COMPLETIONS, {}),
+    "dpo": ("dpo", PAIRS, {}),
+    "kto": ("kto", JUDGED, {}),
+    "reward": ("reward", PAIRS, {}),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_text_beside_messages_is_tokenized_as_each_alone_by_trl(tmp_path, chatting, name):
+    method, chats, arguments = MIXED[name]
+    texts = TEXTS[name]
+    _, parts, trainer = of_fmtkit(method, chatting, [texts, chats], tmp_path)
+    alone = of_trl(method, chatting, texts, tmp_path)
+    alone += of_trl(method, chatting, chats, tmp_path, **arguments)
+    assert made(trainer.train_dataset) == made(alone)
+    assert parts.tokenizer.chat_template == tiny.TEMPLATE
+
+
+@pytest.mark.parametrize("method", ["cpo", "orpo"])
+def test_text_beside_messages_has_the_ids_that_cpo_and_orpo_put_around_it(
+    tmp_path, chatting, method
+):
+    _, _, trainer = of_fmtkit(method, chatting, [TEXTS["dpo"], PAIRS], tmp_path)
+    found = made(trainer.train_dataset)
+    assert all(row in found for row in made(of_trl(method, chatting, TEXTS["dpo"], tmp_path)))
+
+
+def test_a_text_that_must_end_needs_a_token_for_it(tmp_path, chatting):
+    bare = tiny.with_template(chatting, tmp_path, "", eos_token=None)
+    with pytest.raises(FmtkitError, match=r"no eos_token.*special_tokens\.eos_token"):
+        of_fmtkit("dpo", bare, [TEXTS["dpo"]], tmp_path)
+
+
+def test_text_that_no_message_can_hold_beside_messages_is_one_line(tmp_path, chatting):
+    """Llama 2's tokenizer puts a space before a text, and none behind a BOS that is written out."""
+    from tokenizers import Tokenizer
+    from tokenizers.pre_tokenizers import Metaspace
+
+    model = Path(tiny.with_template(chatting, tmp_path, tiny.TEMPLATE))
+    loaded = Tokenizer.from_file(str(model / "tokenizer.json"))
+    loaded.pre_tokenizer = Metaspace(prepend_scheme="first")
+    loaded.save(str(model / "tokenizer.json"))
+    with pytest.raises(FmtkitError, match=r"rows of text beside rows of messages: .* two runs"):
+        of_fmtkit("dpo", str(model), [TEXTS["dpo"], PAIRS], tmp_path)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    _, _, trainer = of_fmtkit("dpo", str(model), [TEXTS["dpo"]], alone)
+    expected = of_trl("dpo", str(model), TEXTS["dpo"], tmp_path)
+    assert made(trainer.train_dataset) == made(expected)
