@@ -272,6 +272,7 @@ NAMED_OTHERWISE = {
         "converters.scored_replies": "the score of a reply",
         "converting.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
+        "training.run.verdict": "a metric",
         "training.run.process": "a metric",
         "training.run.progress": "a metric",
         "training.rl.online.keep_samples": "a metric",
