@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind, NumberKind, RecordKind, TextKind
-from fmtkit.converting.bound_column import Row
+from fmtkit.converting.bound_column import Row, top_of
 from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
 from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
@@ -121,7 +121,7 @@ def _has_sign(kind: NumberKind) -> bool:
 def _tops(found: Fit) -> set[str]:
     """Return the columns that a fit reads."""
     columns = found.converter.columns
-    return {_path(found, name).partition(".")[0] for name in columns}
+    return {top_of(_path(found, name)) for name in columns}
 
 
 def _path(found: Fit, name: str) -> str:

@@ -12,7 +12,7 @@ from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import marks_of
 from fmtkit.converting import numbered_replies
 from fmtkit.converting.binding import bind
-from fmtkit.converting.bound_column import BoundColumn, Row
+from fmtkit.converting.bound_column import BoundColumn, Row, top_of
 from fmtkit.converting.contradicted_fits import (
     without_contradicted,
 )
@@ -278,7 +278,7 @@ def open_beside(
     if converter.takes_rows or converter.rows_by or converter.makes is Prompt:
         return ()
     paths = (mapping.get(name, converter.path(name)) for name in converter.columns)
-    read = {path.partition(".")[0] for path in paths} | converter.harmless
+    read = {top_of(path) for path in paths} | converter.harmless
     found = open_columns(sample, read, beside=beside(converter))
     kinds = spelled(converter, options).columns
     dialogs = {
@@ -401,7 +401,7 @@ def _is_less(found: Fit, sample: Sequence[Row]) -> bool:
     if found.converter.makes is Prompt:
         return False
     read = {
-        found.mapping.get(n, found.converter.path(n)).partition(".")[0]
+        top_of(found.mapping.get(n, found.converter.path(n)))
         for n in found.converter.columns
     }
     sizes = {

@@ -15,6 +15,7 @@ from typing import Any
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
+from fmtkit.converting.bound_column import top_of
 from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS
 from fmtkit.converting.lost_turns import (
     LABELS,
@@ -198,7 +199,7 @@ def proposal(
         if name not in judging and _holds(kind, columns.get(converter.path(name), ()))
     }
     there |= given.keys()
-    own = {given.get(name, converter.path(name)).partition(".")[0] for name in there}
+    own = {top_of(given.get(name, converter.path(name))) for name in there}
     free = {
         path: held
         for path, held in columns.items()
