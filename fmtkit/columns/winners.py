@@ -11,6 +11,7 @@ SIDE = (
     r"""(?:\s*[>≻]+\s*{})?[\s"'\]).*]*$"""
 )
 """How a winner names a side by its letter: `a`, `A`, `model_a`, `[[A]]`, `Response A`, `A>>B`; c is a tie."""
+BETWEEN_MARKS = "|"
 TIE = (
     r"""\b(?:tied?|ties|both|neither|equal|equally|same|draw|none)\b|^(?:tie|both)"""
     r"""|^[\s"'\[(*]*(?:a\s*[=~≈]+\s*b|b\s*[=~≈]+\s*a)[\s"'\]).*]*$"""
@@ -24,6 +25,11 @@ def word_of(winner: Column) -> pl.Expr:
     return text.str.to_lowercase().str.replace(r"^(-?\d+)\.0+$", "$1")
 
 
+def marks_of(told: str) -> list[str]:
+    """Return the values that an option names, in small letters: `A is better|A is much better` are two."""
+    return [mark.strip().lower() for mark in told.split(BETWEEN_MARKS) if mark.strip()]
+
+
 def side_of(word: pl.Expr, told: Mapping[str, str], models: tuple[Column, Column]) -> pl.Expr:
     """Return 1 where the first reply won, -1 where the second did, 0 for a tie; null for anything else.
 
@@ -34,12 +40,12 @@ def side_of(word: pl.Expr, told: Mapping[str, str], models: tuple[Column, Column
         for one in models
     )
     if told["a"] or told["b"]:
-        is_a, is_b = (word == told[side].strip().lower() for side in ("a", "b"))
+        is_a, is_b = (word.is_in(marks_of(told[side])) for side in ("a", "b"))
     else:
         is_a, is_b = (word.str.contains(SIDE.format(*pair)) for pair in ("ab", "ba"))
     is_tie = word.str.contains(TIE) | word.str.contains(SIDE.format("c", "c"))
     if told["tie"]:
-        is_tie |= word == told["tie"].strip().lower()
+        is_tie |= word.is_in(marks_of(told["tie"]))
     by_word = (
         pl.when(is_tie.fill_null(value=False))
         .then(0)

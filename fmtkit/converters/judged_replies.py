@@ -81,8 +81,8 @@ def placed(
 @converter()
 def sided(
     prompt: Turns,
-    reply_a: Text,
-    reply_b: Text,
+    response_a: Text,
+    response_b: Text,
     winner: Open,
     model_a: Text = ABSENT,
     model_b: Text = ABSENT,
@@ -102,14 +102,14 @@ def sided(
         Problem("null_field", "winner", ~filled(word), "no judge says who won"),
         Problem("no_preference", None, side == 0, "neither reply won"),
     )
-    return _of_sides(prompt, system, (reply_a, reply_b), side, problems, winner, model_a, model_b)
+    return _of_sides(prompt, system, (response_a, response_b), side, problems, winner, model_a, model_b)
 
 
 @converter()
 def ticked(
     prompt: Turns,
-    reply_a: Text,
-    reply_b: Text,
+    response_a: Text,
+    response_b: Text,
     a_won: Flag,
     b_won: Flag,
     tied: Flag = ABSENT,
@@ -122,14 +122,14 @@ def ticked(
     problems = (
         Problem("no_preference", None, (side == 0) | is_tied, "neither reply won, or both did"),
     )
-    return _of_sides(prompt, system, (reply_a, reply_b), side, problems, a_won, b_won, tied)
+    return _of_sides(prompt, system, (response_a, response_b), side, problems, a_won, b_won, tied)
 
 
 @converter()
 def rated(
     prompt: Turns,
-    reply_a: Text,
-    reply_b: Text,
+    response_a: Text,
+    response_b: Text,
     score_a: Number,
     score_b: Number,
     system: Text = ABSENT,
@@ -138,11 +138,11 @@ def rated(
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
     """Two replies and the score of each; with `lower` the lower one is better, as of ranks."""
-    both = reply_a.with_value(pl.concat_list(reply_a.value, reply_b.value))
+    both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
     sign = -1 if lower else 1
     scores = pl.concat_list(score_a.value * sign, score_b.value * sign)
     return ranking(
-        _asked(prompt, system), both.depending_on(reply_b, score_a, score_b), scores
+        _asked(prompt, system), both.depending_on(response_b, score_a, score_b), scores
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import marks_of
-from fmtkit.converting import numbered_replies
+from fmtkit.converting import numbered_replies, value_readings
 from fmtkit.converting.binding import bind
 from fmtkit.converting.bound_column import BoundColumn, Row, top_of
 from fmtkit.converting.contradicted_fits import (
@@ -69,7 +69,7 @@ from fmtkit.converting.unread_columns import (
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
 from fmtkit.formats import registry
-from fmtkit.formats.registry import Converter
+from fmtkit.formats.registry import JOINED_BY, Converter
 from fmtkit.sources.marks import Fault
 
 SAMPLE_ROWS = 200
@@ -137,7 +137,23 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if not there and is_dialog:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
-    return with_told_labels(_with_open(there, whole), whole)
+    found = with_told_labels(_with_open(there, whole), whole)
+    return found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+
+
+def _leaves_more(found: Fit) -> bool:
+    """Return whether more may be made of rows than a fit does: it leaves columns, or takes a part for all."""
+    leaves = bool(found.unread) or any(one.is_grave for one in found.open)
+    is_part = found.converter.makes is Prompt or found.converter.required == {"text"}
+    return leaves or is_part or not found.is_good or needs_tokenizer(found)
+
+
+def _by_values(
+    fits: Sequence[Fit], asked: Sequence[Converter], sample: Sequence[Row], whole: Sequence[Row]
+) -> list[Fit]:
+    """Return the fits, before them what only the values of the columns say."""
+    read = without_contradicted(value_readings.fits_of(asked, sample, whole), sample, whole)
+    return [*_with_open(read, whole), *fits]
 
 
 def _fewer(sample: Sequence[Row]) -> list[Row]:
@@ -578,11 +594,11 @@ def choose(
     candidates = _with_columns(registry.named(name, method), mapping)
     if not sample:
         return candidates[0]
-    whole = [c for c in candidates if not _lacks(c, sample, mapping)]
+    whole = [c for c in candidates if not _lacks(c, sample, mapping, options or {})]
     if len(whole) == 1:
         # What the columns decide needs no trial: of many small files it is a third of the time.
         return whole[0]
-    spells = {k: v for k, v in (options or {}).items() if k in MESSAGE_OPTIONS}
+    spells = {k: v for k, v in (options or {}).items() if k in (*MESSAGE_OPTIONS, JOINED_BY)}
     few = _fewer(sample)
     found = (fit(c, sample if c.rows_by else few, _within(c, mapping), spells) for c in candidates)
     order = partial(_order_within_name, method=method)
@@ -616,10 +632,15 @@ def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None
         raise ColumnMismatchError(_mismatch(name, missing, sample, source))
 
 
-def _lacks(converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str]) -> bool:
+def _lacks(
+    converter: Converter,
+    sample: Sequence[Row],
+    mapping: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> bool:
     within = _within(converter, mapping)
     if converter.rows_by:
-        sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
+        sample = joined(sample, converter.joins_by(options), whole_file=converter.whole_file)
     binding = bind(converter, sample, mapping=within, options=converter.options)
     return bool(missing_columns(binding, sample))
 

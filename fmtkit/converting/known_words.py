@@ -121,3 +121,24 @@ COLUMN_NOUNS = _words(
     "question prompt instruction problem input output answer solution context text summary"
 )
 """Those of their meanings that say what a column is: last in English, elsewhere often first."""
+TURN_WORDS = _words("turn position order index idx step seq sequence no number")
+"""Words in the name of the place of a turn in its conversation."""
+INSTRUCTING = _words("system developer système sistema системa система 系统 系統 システム 시스템")
+MODELS = _words("""
+    assistant gpt ai bot chatbot model agent chatgpt llm claude gemini operator support advisor adviser consultant
+    rep representative staff helper doctor therapist counselor counsellor tutor teacher expert answerer
+    responder specialist csr service helpdesk machine robot supporter berater beraterin mitarbeiter assistent assistente
+    asistente agente operador operatore agent assistant conseiller консультант оператор ассистент бот модель помощник 助手
+    客服 机器人 助理 模型 医生 アシスタント オペレーター ボット 担当者 モデル 어시스턴트 상담원 상담사 챗봇 مساعد المساعد
+    موظف الموظف وكيل सहायक एजेंट trợ_lý nhân_viên ผู้ช่วย asisten medewerker asistent asystent konsultant βοηθός помічник assistenten handläggare
+    bot_response system_response
+""")
+"""What the side of the model is called, in several languages."""
+USERS = _words("""
+    user human prompter customer client visitor patient student caller guest member seeker asker questioner learner
+    consumer buyer requester person kunde kundin nutzer benutzer usuario usuaria usuário cliente utilisateur utente
+    клиент пользователь покупатель пациент человек 用户 用戶 客户 顾客 人类 患者 提问者 ユーザー お客様 顧客 利用者
+    사용자 고객 환자 مستخدم المستخدم عميل العميل زبون उपयोगकर्ता ग्राहक người_dùng khách khách_hàng ผู้ใช้ ลูกค้า pengguna pelanggan
+    gebruiker klant uživatel zákazník użytkownik klient χρήστης користувач användare kund
+""")
+"""What the side of the user is called, in several languages."""

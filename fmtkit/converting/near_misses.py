@@ -76,7 +76,7 @@ SIDES = {
     "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
     "loser": -1, "losing": -1, "lost": -1, "lose": -1, "negative": -1, "bad": -1, "disliked": -1,
     "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1, "hallucinated": -1, "incorrect": -1,
-    "wrong": -1, "flawed": -1, "corrupted": -1, "noisy": -1,
+    "wrong": -1, "unsafe": -1, "flawed": -1, "corrupted": -1, "noisy": -1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
 LATER = frozenset({"edited", "revised", "revision", "improved", "refined", "corrected", "final"})
@@ -85,7 +85,7 @@ FIRST = frozenset({"init", "initial", "original"})
 """Words of the question that was asked first, and of the reply that a later one takes the place of."""
 THOUGHTS = frozenset({"cot", "reasoning", "thinking", "thought", "thoughts"})
 """Words of what was thought before a reply."""
-TRUE = frozenset({"right", "correct", "factual", "truthful"})
+TRUE = frozenset({"right", "correct", "factual", "truthful", "safe"})
 """Words of a column that is the better side beside one that is wrong, and simply the answer without one."""
 _SHORT = {
     "q": "question", "ques": "question", "a": "answer", "ans": "answer", "resp": "response",

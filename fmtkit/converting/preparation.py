@@ -239,7 +239,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     """
     settings = _typed(settings, opened)
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
-    sources = _as_joined(opened, name)
+    sources = _as_joined(opened, name, settings.options)
     if name.function:
         function = replace(
             find_function(name.source, settings.places), config=settings.function_config
@@ -480,12 +480,14 @@ def _as_target(
     return TargetStage.of(text, to, table, canonical, settings.allow_loss)
 
 
-def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySource]:
+def _as_joined(
+    opened: Sequence[Source], name: typenames.TypeName, options: Mapping[str, Any]
+) -> list[AnySource]:
     """Return the sources, with joined rows where a type reads several rows as one."""
     first = None if name.function else registry.named(name.source)[0]
     if first is None or not first.rows_by:
         return list(opened)
-    by = first.rows_by
+    by = first.joins_by(options)
     for source in opened:
         detection.check_joined(name.source, by, sample_of(source), source.name)
     return [JoinedSource(source, by, first.whole_file) for source in opened]
