@@ -143,17 +143,27 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
 
 def _leaves_more(found: Fit) -> bool:
     """Return whether more may be made of rows than a fit does: it leaves columns, or takes a part for all."""
-    leaves = bool(found.unread) or any(one.is_grave for one in found.open)
-    is_part = found.converter.makes is Prompt or found.converter.required == {"text"}
-    return leaves or is_part or not found.is_good or needs_tokenizer(found)
+    return _is_part(found) or bool(found.unread) or any(one.is_grave for one in found.open)
+
+
+def _is_part(found: Fit) -> bool:
+    """Return whether a fit takes prompts or plain text for all of the rows, or each of several replies for good."""
+    is_plain = found.converter.makes is Prompt or found.converter.required == {"text"}
+    takes_all = found.converter.name == "sampled_replies"
+    return is_plain or takes_all or not found.is_good or needs_tokenizer(found)
 
 
 def _by_values(
     fits: Sequence[Fit], asked: Sequence[Converter], sample: Sequence[Row], whole: Sequence[Row]
 ) -> list[Fit]:
     """Return the fits, before them what only the values of the columns say."""
-    read = without_contradicted(value_readings.fits_of(asked, sample, whole), sample, whole)
-    return [*_with_open(read, whole), *fits]
+    best = next(iter(fits), None)
+    is_part = best is None or _is_part(best)
+    read = value_readings.fits_of(asked, sample, whole, only_judged=not is_part)
+    if best is not None and not is_part:
+        left = {top_of(name) for name in (*best.unread, *(one.name for one in best.open))}
+        read = [one for one in read if left & {top_of(path) for path in one.mapping.values()}]
+    return [*_with_open(without_contradicted(read, sample, whole), whole), *fits]
 
 
 def _fewer(sample: Sequence[Row]) -> list[Row]:

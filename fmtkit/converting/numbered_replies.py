@@ -100,16 +100,16 @@ def _judged(
     """Return the columns that judge two replies, and the options by which their values are read."""
     paired = {name for one in every if one.words == replies.words for name in one.names}
     beside = {name: held for name, held in columns.items() if name not in paired}
+    rated = [one for one in every if one.words == replies.words and one != replies]
+    flags = [one for one in rated if _are_flags(one, columns)]
+    if len(flags) == 1:
+        return _ticked(flags[0], columns), {}
     for votes in _ballots(columns, beside):
         found = _named_sides([columns[name] for name in votes], replies)
         models = {} if found is not None else _models(columns[votes[0]], every, columns)
         if found is not None or models:
             params = (f"winner_{i}" if i > 1 else "winner" for i in range(1, len(votes) + 1))
             return dict(zip(params, votes, strict=True)) | models, found or {}
-    rated = [one for one in every if one.words == replies.words and one != replies]
-    flags = [one for one in rated if _are_flags(one, columns)]
-    if len(flags) == 1:
-        return _ticked(flags[0], columns), {}
     scores = [one for one in rated if _are_scores(one, columns)]
     if len(scores) == 1:
         [one] = scores

@@ -81,6 +81,8 @@ def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
     if not all(isinstance(name, str) and name.strip() for name in said):
         return None
     names = [*dict.fromkeys(said)]
+    if any(name.isdigit() for name in names):
+        return None
     if not 1 < len(names) <= MOST_SPEAKERS or any(len(name.split()) > 3 for name in names):
         return None
     pairs = [(a, b) for dialog in dialogs for a, b in pairwise(dialog)]
@@ -160,9 +162,10 @@ def _places(turns: Mapping[str, Sequence[Sequence[Any]]]) -> list[Sequence[Seque
     return [
         held
         for name, held in turns.items()
-        if {*words_of(name)} & TURN_WORDS and all(isinstance(v, int) for run in held for v in run)
+        if {*words_of(name)} & TURN_WORDS
+        if all(str(value).isdigit() for run in held for value in run)
     ]
 
 
 def _is_in_order(runs: Sequence[Sequence[Any]]) -> bool:
-    return all(a <= b for run in runs for a, b in pairwise(run))
+    return all(int(a) <= int(b) for run in runs for a, b in pairwise(run))

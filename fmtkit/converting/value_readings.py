@@ -4,6 +4,7 @@ What is read here is at most likely: a guess is sure only where names and values
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from fmtkit.converting import listed_replies, numbered_replies, spoken_lists
 from fmtkit.converting.bound_column import Row
@@ -16,11 +17,19 @@ Proposal = tuple[str, Mapping[str, str], Mapping[str, str]]
 
 
 def fits_of(
-    converters: Sequence[Converter], sample: Sequence[Row], whole: Sequence[Row]
+    converters: Sequence[Converter],
+    sample: Sequence[Row],
+    whole: Sequence[Row],
+    *,
+    only_judged: bool,
 ) -> list[Fit]:
-    """Return the fits of what the values say, the strongest evidence first; `whole` are all rows at hand."""
+    """Return the fit of what the values say, of the strongest evidence.
+
+    `whole` are all rows at hand; `only_judged` leaves out what is no verdict on replies.
+    """
     columns = ValueColumns(sample)
-    for name, mapping, options in _proposals(columns, whole):
+    proposed = _judged(columns) if only_judged else chain(_judged(columns), _others(columns, whole))
+    for name, mapping, options in proposed:
         found = [
             fit(c, whole if c.rows_by else sample, mapping, options)
             for c in converters
@@ -39,11 +48,14 @@ def _own(converter: Converter, sample: Sequence[Row]) -> set[str]:
     return {name for name in converter.columns if converter.path(name) in there}
 
 
-def _proposals(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
+def _judged(columns: ValueColumns) -> Iterator[Proposal]:
     for mapping, options in numbered_replies.proposals(columns.sample):
         yield from _with_prompt(mapping, options, columns)
     for mapping, options in listed_replies.proposals(columns):
         yield from _with_prompt(mapping, options, columns)
+
+
+def _others(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
     yield from spoken_lists.proposals(columns)
     yield from spoken_lists.of_rows(whole)
 
