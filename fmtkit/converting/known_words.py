@@ -189,3 +189,8 @@ USERS = _words("""
     gebruiker klant uživatel zákazník użytkownik klient χρήστης користувач användare kund
 """)
 """What the side of the user is called, in several languages."""
+NO_ANSWERS = _words("""
+    starter stub skeleton signature formal lean isabelle coq buggy template hint rubric critique feedback test tests
+    unittest unit testcase fixture setup import imports header boilerplate persona seed snippet placeholder
+""")
+"""Words in the names of texts that come with a task and answer nothing: starter code, a formal statement."""

@@ -35,6 +35,7 @@ JUDGING = frozenset("""
 NO_SCORES = (ID_WORDS | LENGTH_WORDS | TIME_WORDS) - {"number"} | frozenset(
     "temperature position latency ms second price cost start end turn step logprob advantage".split()
 )
+MOST_KEYS = 8
 BEST = frozenset("best winner chosen choice preferred preference selected top pick picked better".split())
 """Words in the name of the place of the best reply."""
 
@@ -48,6 +49,45 @@ def proposals(columns: ValueColumns) -> Iterator[Proposal]:
         for judge in named or (judges if len(judges) == 1 and EACH in path else []):
             yield _by_list(path, judge, columns.lists[judge])
         yield from _by_place(path, columns)
+
+
+def by_key(columns: ValueColumns) -> Iterator[Proposal]:
+    """Yield the columns of replies by the names of models, as fields of an object, and of their scores."""
+    texts, numbers = _by_keys(columns, is_text=True), _by_keys(columns, is_text=False)
+    for outer, replies in texts.items():
+        if words(outer[0] or outer[1]) & NO_REPLIES or not 2 <= len(replies) <= MOST_KEYS:
+            continue
+        rated = [o for o, held in numbers.items() if held.keys() == replies.keys()]
+        rated = [o for o in rated if words(f"{o[0]}.{o[1]}" if o[1] else o[0]) & JUDGING]
+        if len(rated) != 1 or words(rated[0][1] or rated[0][0]) & LOWER_IS_BETTER:
+            continue
+        keys = [*replies]
+        names = [("response_a", "score_a"), ("response_b", "score_b")]
+        if len(keys) > 2:
+            names = [(f"response_{place}", f"score_{place}") for place in range(1, len(keys) + 1)]
+        yield {
+            parameter: path
+            for (said, score), key in zip(names, keys, strict=True)
+            for parameter, path in ((said, replies[key]), (score, numbers[rated[0]][key]))
+        }, {}
+
+
+def _by_keys(
+    columns: ValueColumns, *, is_text: bool
+) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the paths of texts, or of numbers, that differ in one key, by what is before and after it."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for path, held in columns.paths.items():
+        there = [value for value in held if value is not None]
+        is_number = bool(there) and all(isinstance(v, int | float) for v in there)
+        parts = path.split(".")
+        if is_text and not columns.texts(path) or not is_text and not is_number:
+            continue
+        if len(parts) == 2:
+            found.setdefault((parts[0], ""), {})[parts[1]] = path
+        elif len(parts) == 3:
+            found.setdefault((parts[0], parts[2]), {})[parts[1]] = path
+    return found
 
 
 def _longest_first(paths: Sequence[str], columns: ValueColumns) -> list[str]:

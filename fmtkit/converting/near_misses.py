@@ -16,7 +16,7 @@ from fmtkit.columns.kinds import DialogKind, Kind, ListKind
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
 from fmtkit.converting.bound_column import top_of
-from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS
+from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS, NO_ANSWERS
 from fmtkit.converting.lost_turns import (
     LABELS,
     decoded,
@@ -282,6 +282,8 @@ def _has_evidence(converter: Converter, name: str, path: str) -> bool:
         return not found and likeness(name, path) >= ALIKE
     if head_of(name) not in _SAID:
         return True
+    if NO_ANSWERS & {*words_of(path)} and path != name:
+        return False
     if converter.makes in (Preference, Ranking):
         return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
     groups = [{name} for name in converter.required] + [{*group} for group in converter.any_of]

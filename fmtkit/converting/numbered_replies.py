@@ -28,6 +28,8 @@ REPLIES = frozenset({
     "assistant", "continuation", "option", "translation", "message", "text", "out", "sample", "rollout",
     "draft", "result",
 })  # fmt: skip
+SAID = frozenset({"answer", "response", "output", "completion", "reply", "generation", "candidate"})
+"""Those of them that say what a model replied."""
 WINNERS = (
     "winner", "preference", "preferred", "choice", "chosen", "better", "best", "verdict", "judgment",
     "judgement", "decision", "selected", "vote", "label", "annotator", "annotation",
@@ -222,6 +224,17 @@ def _are_replies(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
 
 def _are_fields(first: str, second: str) -> bool:
     return first.partition(".")[0] == second.partition(".")[0] and "." in first
+
+
+def unjudged(sample: Sequence[Row]) -> tuple[str, str] | None:
+    """Return two columns that are named as replies to the same, of which no column says which is better."""
+    columns = _columns(sample)
+    every = [*_sides(columns)]
+    replies = _replies(every, columns)
+    if replies is None or not _stems(replies.names[0]) & SAID:
+        return None
+    judged = _judged(replies, [*every, *_unlike(columns)], columns, is_named=True)
+    return replies.names if judged is None and next(_ballots(columns, columns), None) is None else None
 
 
 def are_judged(sample: Sequence[Row]) -> bool:

@@ -80,7 +80,7 @@ class ValueColumns:
         """
         tops = {top_of(path) for path in taken}
         free = [p for p in self.paths if p not in taken and (top_of(p) not in tops or "." in p)]
-        dialogs = [p for p in free if self._is_asked(p)]
+        dialogs = [p for p in free if self.is_asked(p)]
         if len(dialogs) == 1:
             return dialogs[0]
         texts = [p for p in free if self.texts(p)]
@@ -90,7 +90,14 @@ class ValueColumns:
         left = [p for p in texts if p in self.open_texts]
         return left[0] if len(left) == 1 else None
 
-    def _is_asked(self, path: str) -> bool:
+    def is_shared(self, path: str) -> bool:
+        """Return whether a column is the same sentence in all of several rows."""
+        held = self.paths[path]
+        is_text = isinstance(held[0], str) and len(held[0].split()) > 2
+        return is_text and len(held) > 1 and all(value == held[0] for value in held)
+
+    def is_asked(self, path: str) -> bool:
+        """Return whether a column holds messages of which the user's are the last."""
         there = [value for value in self.paths[path] if value is not None]
         return bool(there) and all(_ends_with_user(decoded(value)) for value in there)
 

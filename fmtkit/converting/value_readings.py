@@ -6,9 +6,9 @@ What is read here is at most likely: a guess is sure only where names and values
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from fmtkit.converting import listed_replies, numbered_replies, spoken_lists
+from fmtkit.converting import asked_readings, listed_replies, numbered_replies, spoken_lists
 from fmtkit.converting.bound_column import Row
-from fmtkit.converting.fits import TRUSTED, Fit, fit
+from fmtkit.converting.fits import TRUSTED, Fit, fit, has_path
 from fmtkit.converting.value_columns import ValueColumns
 from fmtkit.formats.registry import Converter
 
@@ -44,8 +44,9 @@ def fits_of(
 
 def _own(converter: Converter, sample: Sequence[Row]) -> set[str]:
     """Return the parameters of a type that rows have under their own names, or that rows make."""
-    there = {name for row in sample for name in row} | ({"rows"} if converter.rows_by else set())
-    return {name for name in converter.columns if converter.path(name) in there}
+    own = {"rows"} if converter.rows_by else set()
+    paths = {name: tuple(converter.path(name).split(".")) for name in converter.columns}
+    return own | {n for n, path in paths.items() if any(has_path(row, path) for row in sample)}
 
 
 def _judged(columns: ValueColumns) -> Iterator[Proposal]:
@@ -53,11 +54,19 @@ def _judged(columns: ValueColumns) -> Iterator[Proposal]:
         yield from _with_prompt(mapping, options, columns)
     for mapping, options in listed_replies.proposals(columns):
         yield from _with_prompt(mapping, options, columns)
+    for mapping, options in listed_replies.by_key(columns):
+        for name, read, told in _with_prompt(mapping, options, columns):
+            if "response_3" in read:
+                asked = {"question": read["prompt"]}
+                read = asked | {n: path for n, path in read.items() if n != "prompt"}
+                name = "scored_replies"
+            yield name, read, told
 
 
 def _others(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
     yield from spoken_lists.proposals(columns)
     yield from spoken_lists.of_rows(whole)
+    yield from asked_readings.proposals(columns)
 
 
 def _with_prompt(
