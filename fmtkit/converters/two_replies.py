@@ -9,18 +9,13 @@ import polars as pl
 from fmtkit.columns import ABSENT, Number, Open, Text, filled, one_filled
 from fmtkit.columns.dialogs import chosen_over, dialog, ranking, with_input
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.winners import side_of, word_of
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import converter
 
 Verdict: TypeAlias = Open
 ASKED = ("question", "query", "prompt", "instruction", "problem")
 WINNERS = ("winner", "winner_2", "winner_3", "winner_4", "winner_5")
-SIDE = (
-    r"""^[\s"'\[(*]*(?:(?:model|response|assistant|answer|output|completion|option)[\s_-]*)?{}"""
-    r"""[\s"'\]).*]*$"""
-)
-"""How a winner names a side by its letter: `a`, `A`, `model_a`, `[[A]]`, `Response A`; c is a tie."""
-TIE = r"\b(?:tied?|ties|both|neither|equal|equally|same|draw|none)\b|^(?:tie|both)"
 
 
 @converter(any_of=[(*ASKED, "input")])
@@ -53,18 +48,18 @@ def by_winner(
     every = zip(WINNERS, (winner, winner_2, winner_3, winner_4, winner_5), strict=True)
     votes = {name: vote for name, vote in every if vote is not ABSENT}
     told = {"a": a, "b": b, "tie": tie}
-    sides = {name: _side(_word(vote), told, (model_a, model_b)) for name, vote in votes.items()}
+    sides = {name: side_of(word_of(vote), told, (model_a, model_b)) for name, vote in votes.items()}
     unknown = [
         Problem(
             "value_error",
             name,
-            filled(_word(votes[name])) & side.is_null(),
+            filled(word_of(votes[name])) & side.is_null(),
             f"{name} names neither reply",
         )
         for name, side in sides.items()
     ]
     balance = reduce(add, (side.fill_null(0) for side in sides.values()))
-    empty = reduce(and_, (~filled(_word(vote)) for vote in votes.values()))
+    empty = reduce(and_, (~filled(word_of(vote)) for vote in votes.values()))
     unjudged = Problem("null_field", "winner", empty, "no judge says who won")
     tied = Problem("no_preference", None, balance == 0, "neither reply won")
     one, two = response_a.value, response_b.value
@@ -110,37 +105,3 @@ def _asked(questions: tuple[Column, ...], input: Column) -> Column:
     asked = with_input(question, input)
     absent = Problem("null_field", "prompt", asked.value.is_null(), "no question is there")
     return asked.with_value(asked.value, absent)
-
-
-def _word(winner: Column) -> pl.Expr:
-    """Return a winner in small letters, without JSON's quotes, outer blanks and the .0 of a whole number."""
-    text = winner.value.str.replace(r'^"(.*)"$', "$1")
-    text = text.str.replace_all(r"\\[nrt]", " ").str.replace_all(r'\\"', '"').str.strip_chars()
-    return text.str.to_lowercase().str.replace(r"^(-?\d+)\.0+$", "$1")
-
-
-def _side(word: pl.Expr, told: dict[str, str], models: tuple[Column, Column]) -> pl.Expr:
-    """Return 1 where the first reply won, -1 where the second did, 0 for a tie; null for anything else."""
-    first, second = (
-        (word == one.value.str.strip_chars().str.to_lowercase()).fill_null(value=False)
-        for one in models
-    )
-    if told["a"] or told["b"]:
-        is_a, is_b = (word == told[side].strip().lower() for side in ("a", "b"))
-    else:
-        is_a, is_b = (word.str.contains(SIDE.format(side)) for side in ("a", "b"))
-    is_tie = word.str.contains(TIE) | word.str.contains(SIDE.format("c"))
-    if told["tie"]:
-        is_tie |= word == told["tie"].strip().lower()
-    by_word = (
-        pl.when(is_tie.fill_null(value=False))
-        .then(0)
-        .when(is_a.fill_null(value=False))
-        .then(1)
-        .when(is_b.fill_null(value=False))
-        .then(-1)
-    )
-    # A model may be called Tiefighter; one that is called b and is the first reply says nothing.
-    by_name = pl.when(first & ~second).then(1).when(second & ~first).then(-1)
-    differ = (by_word * by_name == -1).fill_null(value=False)
-    return pl.when(~differ).then(pl.coalesce(by_name, by_word))

@@ -24,6 +24,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
     with_images,
 )
+from fmtkit.columns.problems import Column
 from fmtkit.columns.read_spec import ReadSpec, spec_of
 from fmtkit.columns.strict_kinds import absent, contents, unwrapped, value_of
 from fmtkit.columns.typed_kinds import dtype_of, parameter, shape_of
@@ -35,6 +36,7 @@ from fmtkit.converting.bound_column import (
     column_faults,
     is_media,
     kept_faults,
+    top_of,
 )
 from fmtkit.converting.lost_turns import CarriedKind
 from fmtkit.converting.table_program import Program
@@ -84,8 +86,9 @@ class Binding(PickledByFields):
         """Return the converter's arguments over that frame; a column that the source lacks is ABSENT."""
         out: dict[str, Any] = {}
         for column in self.columns:
-            out[column.name] = parameter(
-                column.label, column.kind, required=column.required, bound=column.name
+            out[column.name] = _of_each(
+                column,
+                parameter(column.label, column.kind, required=column.required, bound=column.name),
             )
         for name in self.converter.takes:
             out.setdefault(name, ABSENT)
@@ -219,6 +222,13 @@ class Binding(PickledByFields):
         )
 
 
+def _of_each(column: BoundColumn, value: Column) -> Column:
+    """Return the field of each object of a list where a column is one, else the value as it is."""
+    if not column.field:
+        return value
+    return value.with_value(value.value.list.eval(pl.element().struct.field(column.field)))
+
+
 def _without_filled_calls(kind: Kind, value: Any, defined: filled_keys.Names) -> Any:
     if isinstance(kind, ListKind) and isinstance(value, list):
         return [_without_filled_calls(kind.item, item, defined) for item in value]
@@ -288,10 +298,15 @@ def bind(
     columns = []
     for name, kind in converter.takes.items():
         whole = isinstance(kind, RowKind)
-        path = () if whole else tuple(mapping.get(name, converter.path(name)).split("."))
-        if path and path[0] in ignored:
-            path = (_NOWHERE + name,)
-        bound = BoundColumn(name, path, kinds.get(name, kind), name in converter.required, None)
+        path = mapping.get(name, converter.path(name))
+        if not whole and top_of(path) in ignored:
+            path = _NOWHERE + name
+        held, required = kinds.get(name, kind), name in converter.required
+        bound = (
+            BoundColumn(name, (), held, required, None)
+            if whole
+            else BoundColumn.at(name, path, held, required=required)
+        )
         columns.append(bound.shaped(_shape(bound, sample)))
     if images == "sample":
         images = row_images.columns_of(converter, sample, mapping, ignored)

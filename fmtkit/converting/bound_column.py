@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.columns import image_values
-from fmtkit.columns.kinds import Kind
+from fmtkit.columns.kinds import Kind, ListKind, RecordKind
 from fmtkit.columns.strict_kinds import absent, judge, unwrapped
 from fmtkit.sources.marks import Duplicated, Fault, Media, duplicate, marks
 
@@ -19,6 +19,8 @@ _CONTAINER = re.compile(
     r"(?!data:)[a-z0-9][\w.-]*(?::\d+)?(?:/[\w.-]+)*(?::[\w.-]+|@sha256:[0-9a-f]+)$"
 )
 """A container's name with its tag, which columns of agent traces called `image` hold: `owner/name:latest`."""
+EACH = "[]."
+"""What stands in a path between a list of objects and the field that is read of each."""
 _OBJECT = (dict, Mapping)
 """The most common types of objects first: only the check for Mapping runs Python code."""
 
@@ -34,6 +36,17 @@ class BoundColumn:
     required: bool
     shape: str | None
     """None if the first block has no such column, or rows with different shapes."""
+    field: str = ""
+    """The field that is read of each object of a list, of `replies[].text` it is text; empty for whole items."""
+
+    @classmethod
+    def at(cls, name: str, path: str, kind: Kind, *, required: bool) -> "BoundColumn":
+        """Return a parameter whose values are at a dotted path, or in a field of each object of a list."""
+        outer, _, field = path.partition(EACH)
+        if field and isinstance(kind, ListKind):
+            kind = ListKind(RecordKind({field: kind.item}))
+            return cls(name, tuple(outer.split(".")), kind, required, None, field)
+        return cls(name, tuple(path.split(".")), kind, required, None)
 
     @property
     def read_from(self) -> tuple[str, tuple[str, ...], Kind, bool]:
@@ -42,7 +55,7 @@ class BoundColumn:
 
     def shaped(self, shape: str | None) -> "BoundColumn":
         """Return the column with a shape (`dataclasses.replace` takes ten times as long)."""
-        return BoundColumn(self.name, self.path, self.kind, self.required, shape)
+        return BoundColumn(self.name, self.path, self.kind, self.required, shape, self.field)
 
     @property
     def label(self) -> str:
@@ -62,6 +75,11 @@ class BoundColumn:
                 return None
             value = value.get(key)
         return unwrapped(self.kind, value) if isinstance(value, str) else value
+
+
+def top_of(path: str) -> str:
+    """Return the column of the source that a path begins with: of `replies[].text` it is replies."""
+    return path.partition(".")[0].removesuffix("[]")
 
 
 def is_media(name: str, value: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind, NumberKind, RecordKind, TextKind
-from fmtkit.converting.bound_column import Row
+from fmtkit.converting.bound_column import EACH, Row, top_of
 from fmtkit.converting.fits import GENERIC, TRUSTED, Fit
 from fmtkit.converting.joined_rows import joined
 from fmtkit.converting.known_words import GOLD
@@ -15,10 +15,18 @@ from fmtkit.converting.near_misses import (
     are_asked,
     is_given,
     is_message,
+    is_thought,
     values_by_path,
 )
-from fmtkit.converting.numbered_replies import are_judged
-from fmtkit.converting.unread_columns import choices, is_address, is_spoken, parents
+from fmtkit.converting.numbered_replies import are_judged, unjudged
+from fmtkit.converting.unread_columns import (
+    TEXT,
+    choices,
+    is_address,
+    is_spoken,
+    open_columns,
+    parents,
+)
 from fmtkit.core.message_keys import SPEAKER_KEYS
 from fmtkit.core.tables import Completion, Prompt, Ranking
 
@@ -58,6 +66,8 @@ def without_contradicted(
         and not _overlooks_judge(one, sample)
         and not _reads_found_texts(one, sample)
         and not _overlooks_passages(one, sample)
+        and not _overlooks_fields(one, sample)
+        and not (one.converter.makes is Prompt and unjudged(sample))
     ]
 
 
@@ -121,7 +131,7 @@ def _has_sign(kind: NumberKind) -> bool:
 def _tops(found: Fit) -> set[str]:
     """Return the columns that a fit reads."""
     columns = found.converter.columns
-    return {_path(found, name).partition(".")[0] for name in columns}
+    return {top_of(_path(found, name)) for name in columns}
 
 
 def _path(found: Fit, name: str) -> str:
@@ -220,6 +230,28 @@ def _overlooks_passages(found: Fit, sample: Sequence[Row]) -> bool:
         and is_given(path, [text for value in values for text in texts_within(value)])
         for path, values in held.items()
     )
+
+
+def _overlooks_fields(found: Fit, sample: Sequence[Row]) -> bool:
+    """Return whether a fit reads a field of an object in which another field is a text like it.
+
+    The replies of several models by their names, or a sentence in two languages, are no answer each.
+    """
+    if found.converter.makes is Prompt:
+        return False
+    read: dict[str, set[str]] = {}
+    for path in found.mapping.values():
+        outer, _, field = path.partition(".")
+        if field and "." not in field and EACH not in path:
+            read.setdefault(outer, set()).add(field)
+    return any(_has_other_text([row.get(o) for row in sample], fields) for o, fields in read.items())
+
+
+def _has_other_text(held: Sequence[Any], read: set[str]) -> bool:
+    inner = [value for value in held if isinstance(value, Mapping)]
+    left = open_columns(inner, read, beside="messages")
+    others = [one for one in left if one.could_be == TEXT and one.is_grave]
+    return any(not is_thought(o.name) and not is_given(o.name, (o.values)) for o in others)
 
 
 def _overlooks_judge(found: Fit, sample: Sequence[Row]) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import marks_of
-from fmtkit.converting import numbered_replies
+from fmtkit.converting import numbered_replies, value_readings
 from fmtkit.converting.binding import bind
-from fmtkit.converting.bound_column import BoundColumn, Row
+from fmtkit.converting.bound_column import BoundColumn, Row, top_of
 from fmtkit.converting.contradicted_fits import (
     without_contradicted,
 )
@@ -69,7 +69,7 @@ from fmtkit.converting.unread_columns import (
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
 from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
 from fmtkit.formats import registry
-from fmtkit.formats.registry import Converter
+from fmtkit.formats.registry import JOINED_BY, Converter
 from fmtkit.sources.marks import Fault
 
 SAMPLE_ROWS = 200
@@ -137,7 +137,33 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if not there and is_dialog:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
-    return with_told_labels(_with_open(there, whole), whole)
+    found = with_told_labels(_with_open(there, whole), whole)
+    return found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+
+
+def _leaves_more(found: Fit) -> bool:
+    """Return whether more may be made of rows than a fit does: it leaves columns, or takes a part for all."""
+    return _is_part(found) or bool(found.unread) or any(one.is_grave for one in found.open)
+
+
+def _is_part(found: Fit) -> bool:
+    """Return whether a fit takes prompts or plain text for all of the rows, or each of several replies for good."""
+    is_plain = found.converter.makes is Prompt or found.converter.required == {"text"}
+    takes_all = found.converter.name == "sampled_replies"
+    return is_plain or takes_all or not found.is_good or needs_tokenizer(found)
+
+
+def _by_values(
+    fits: Sequence[Fit], asked: Sequence[Converter], sample: Sequence[Row], whole: Sequence[Row]
+) -> list[Fit]:
+    """Return the fits, before them what only the values of the columns say."""
+    best = next(iter(fits), None)
+    is_part = best is None or _is_part(best)
+    read = value_readings.fits_of(asked, sample, whole, only_judged=not is_part)
+    if best is not None and not is_part:
+        left = {top_of(name) for name in (*best.unread, *(one.name for one in best.open))}
+        read = [one for one in read if left & {top_of(path) for path in one.mapping.values()}]
+    return [*_with_open(without_contradicted(read, sample, whole), whole), *fits]
 
 
 def _fewer(sample: Sequence[Row]) -> list[Row]:
@@ -278,7 +304,7 @@ def open_beside(
     if converter.takes_rows or converter.rows_by or converter.makes is Prompt:
         return ()
     paths = (mapping.get(name, converter.path(name)) for name in converter.columns)
-    read = {path.partition(".")[0] for path in paths} | converter.harmless
+    read = {top_of(path) for path in paths} | converter.harmless
     found = open_columns(sample, read, beside=beside(converter))
     kinds = spelled(converter, options).columns
     dialogs = {
@@ -401,7 +427,7 @@ def _is_less(found: Fit, sample: Sequence[Row]) -> bool:
     if found.converter.makes is Prompt:
         return False
     read = {
-        found.mapping.get(n, found.converter.path(n)).partition(".")[0]
+        top_of(found.mapping.get(n, found.converter.path(n)))
         for n in found.converter.columns
     }
     sizes = {
@@ -578,11 +604,11 @@ def choose(
     candidates = _with_columns(registry.named(name, method), mapping)
     if not sample:
         return candidates[0]
-    whole = [c for c in candidates if not _lacks(c, sample, mapping)]
+    whole = [c for c in candidates if not _lacks(c, sample, mapping, options or {})]
     if len(whole) == 1:
         # What the columns decide needs no trial: of many small files it is a third of the time.
         return whole[0]
-    spells = {k: v for k, v in (options or {}).items() if k in MESSAGE_OPTIONS}
+    spells = {k: v for k, v in (options or {}).items() if k in (*MESSAGE_OPTIONS, JOINED_BY)}
     few = _fewer(sample)
     found = (fit(c, sample if c.rows_by else few, _within(c, mapping), spells) for c in candidates)
     order = partial(_order_within_name, method=method)
@@ -616,10 +642,15 @@ def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None
         raise ColumnMismatchError(_mismatch(name, missing, sample, source))
 
 
-def _lacks(converter: Converter, sample: Sequence[Row], mapping: Mapping[str, str]) -> bool:
+def _lacks(
+    converter: Converter,
+    sample: Sequence[Row],
+    mapping: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> bool:
     within = _within(converter, mapping)
     if converter.rows_by:
-        sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
+        sample = joined(sample, converter.joins_by(options), whole_file=converter.whole_file)
     binding = bind(converter, sample, mapping=within, options=converter.options)
     return bool(missing_columns(binding, sample))
 

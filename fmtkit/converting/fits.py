@@ -172,9 +172,10 @@ def fit(
 ) -> Fit:
     """Return how a converter fits the rows; `options` are those of the type that spell messages."""
     if converter.rows_by:
-        if lacks(sample, converter.rows_by):
-            return Fit(converter, (converter.rows_by,), 0.0, 0, 0.0, 0)
-        sample = joined(sample, converter.rows_by, whole_file=converter.whole_file)
+        by = converter.joins_by(options or {})
+        if lacks(sample, by):
+            return Fit(converter, (by,), 0.0, 0, 0.0, 0)
+        sample = joined(sample, by, whole_file=converter.whole_file)
     read = spelled(converter, options or {})
     told = type_options.resolve(converter, {}, options).values if options else converter.options
     binding = bind(read, sample, mapping=mapping or {}, options=told)

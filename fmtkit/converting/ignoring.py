@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmtkit.columns.kinds import DialogKind
+from fmtkit.converting.bound_column import EACH, top_of
 from fmtkit.converting.type_options import TypeOptions
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.message_keys import MESSAGE_KEYS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 _Options = TypeVar("_Options", bound="SourceOptions")
 
-OF_MESSAGES = "[]."
+OF_MESSAGES = EACH
 """Between a column of messages and a key of them, as in `messages[].rating`."""
 
 
@@ -109,7 +110,7 @@ def check_ignored(
 
 def _column(path: str) -> str:
     """Return the column of the source that a path begins with."""
-    return path.partition(".")[0]
+    return top_of(path)
 
 
 def _check_key(name: str, held: Mapping[str, None], read: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
 from typing import Any, ClassVar
+from unicodedata import normalize
 
 import numpy as np
 import polars as pl
@@ -140,11 +141,17 @@ _NOTHING = ("", "[]", "{}", "null")
 _PREFIX = 16
 """Minimum length of a string that counts as read because a string that was read begins with it."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ANY_WORDS = re.compile(r"[^\W\d_]+|\d+")
+_MARKED = r"[^\W\d_][\u0300-\u036f\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e4e]*"
+"""A letter with the signs of its script, which are no letters."""
+_ANY_WORDS = re.compile(rf"(?:{_MARKED})+|\d+")
 _FOREIGN = re.compile(
     "|".join(sorted((n for n in NAMES if not n.isascii()), key=len, reverse=True))
 )
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_OF_SEVERAL = tuple(
+    sorted(((name.split("_"), name) for name in NAMES if "_" in name), key=lambda one: -len(one[0]))
+)
+"""Names of several words, the longest first: `câu hỏi` is a question, and neither word alone."""
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 """A letter of a script in which a name has no blanks between its words."""
 
 
@@ -202,11 +209,21 @@ def words_of(name: str) -> list[str]:
 @cache
 def _words_of(name: str) -> tuple[str, ...]:
     pattern = _WORDS if name.isascii() else _ANY_WORDS
-    words = [part for word in pattern.findall(name) for part in _parts(word.lower())]
+    words = [part for word in pattern.findall(normalize("NFC", name)) for part in _parts(word.lower())]
+    words = words if name.isascii() and "_" not in name else _joined(words)
     meant = [NAMES.get(word, word) for word in words]
     if meant == words:
         return tuple(words)
     return tuple(sorted(meant, key=lambda word: word in COLUMN_NOUNS))
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Return words with those that are one name together in one piece."""
+    for several, name in _OF_SEVERAL:
+        for place in range(len(words) - len(several), -1, -1):
+            if words[place : place + len(several)] == several:
+                words = [*words[:place], name, *words[place + len(several) :]]
+    return words
 
 
 def _parts(word: str) -> list[str]:

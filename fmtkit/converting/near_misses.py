@@ -15,7 +15,8 @@ from typing import Any
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.converting import type_options
-from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS
+from fmtkit.converting.bound_column import top_of
+from fmtkit.converting.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS, NO_ANSWERS
 from fmtkit.converting.lost_turns import (
     LABELS,
     decoded,
@@ -75,7 +76,7 @@ SIDES = {
     "favoured": 1, "rejected": -1, "dispreferred": -1, "worse": -1, "worst": -1,
     "loser": -1, "losing": -1, "lost": -1, "lose": -1, "negative": -1, "bad": -1, "disliked": -1,
     "nonpreferred": -1, "reject": -1, "choose": 1, "other": -1, "hallucinated": -1, "incorrect": -1,
-    "wrong": -1, "flawed": -1, "corrupted": -1, "noisy": -1,
+    "wrong": -1, "unsafe": -1, "flawed": -1, "corrupted": -1, "noisy": -1,
 }  # fmt: skip
 """Words that say which side of a pair a column is."""
 LATER = frozenset({"edited", "revised", "revision", "improved", "refined", "corrected", "final"})
@@ -84,7 +85,7 @@ FIRST = frozenset({"init", "initial", "original"})
 """Words of the question that was asked first, and of the reply that a later one takes the place of."""
 THOUGHTS = frozenset({"cot", "reasoning", "thinking", "thought", "thoughts"})
 """Words of what was thought before a reply."""
-TRUE = frozenset({"right", "correct", "factual", "truthful"})
+TRUE = frozenset({"right", "correct", "factual", "truthful", "safe"})
 """Words of a column that is the better side beside one that is wrong, and simply the answer without one."""
 _SHORT = {
     "q": "question", "ques": "question", "a": "answer", "ans": "answer", "resp": "response",
@@ -198,7 +199,7 @@ def proposal(
         if name not in judging and _holds(kind, columns.get(converter.path(name), ()))
     }
     there |= given.keys()
-    own = {given.get(name, converter.path(name)).partition(".")[0] for name in there}
+    own = {top_of(given.get(name, converter.path(name))) for name in there}
     free = {
         path: held
         for path, held in columns.items()
@@ -281,6 +282,8 @@ def _has_evidence(converter: Converter, name: str, path: str) -> bool:
         return not found and likeness(name, path) >= ALIKE
     if head_of(name) not in _SAID:
         return True
+    if NO_ANSWERS & {*words_of(path)} and path != name:
+        return False
     if converter.makes in (Preference, Ranking):
         return _marks(_singular(name))[0] != 0 or likeness(name, path) >= SAME
     groups = [{name} for name in converter.required] + [{*group} for group in converter.any_of]

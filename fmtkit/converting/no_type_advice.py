@@ -17,6 +17,7 @@ from fmtkit.converting.near_misses import (
     speakers,
     values_by_path,
 )
+from fmtkit.converting.numbered_replies import unjudged
 from fmtkit.converting.suggestions import as_command
 from fmtkit.converting.unread_columns import choices, is_spoken, parents
 from fmtkit.core.escaping import one_line
@@ -74,7 +75,7 @@ def unfitting(
             f"{followed[0]} names the row that a row follows, so that each row is a turn of a conversation: "
             'write a conversation as one row, {"messages": [...]}'
         )
-    lettered = _lettered(sample)
+    lettered = _lettered(sample) or _unjudged(sample)
     near = None if lettered else detection.nearest(sample)
     if near is not None:
         return f"no type fits; {near[0]} has the columns, but {near[1]}"
@@ -125,6 +126,18 @@ def _lettered(sample: Sequence[Row]) -> str:
     return (
         f"{found[0]} holds {sign}s of the choices in {found[1]}, and means nothing without them: write a "
         f"question that has its choices, and the answer that the {sign} stands for"
+    )
+
+
+def _unjudged(sample: Sequence[Row]) -> str:
+    """Say that two columns are replies to the same, and that nothing judges them."""
+    found = unjudged(sample)
+    if found is None:
+        return ""
+    return (
+        f"{found[0]} and {found[1]} are two replies, of which no column says which is better: add one with the "
+        "winner (a or b) or a score of each, or convert one of them (--type question_answer --map answer="
+        f"{found[0]})"
     )
 
 

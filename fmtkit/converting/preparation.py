@@ -31,7 +31,7 @@ from fmtkit.converting import (
 )
 from fmtkit.converting.binding import bind
 from fmtkit.converting.block_parsing import ReadPlan
-from fmtkit.converting.bound_column import MEDIA, Row
+from fmtkit.converting.bound_column import MEDIA, Row, top_of
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Engine
@@ -239,7 +239,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
     """
     settings = _typed(selected(settings, map(sample_of, opened)), opened)
     name = typenames.read(settings.chosen_type, functions=bool(settings.places))
-    sources = _as_joined(opened, name)
+    sources = _as_joined(opened, name, settings.options)
     if name.function:
         function = replace(
             find_function(name.source, settings.places), config=settings.function_config
@@ -480,12 +480,14 @@ def _as_target(
     return TargetStage.of(text, to, table, canonical, settings.allow_loss)
 
 
-def _as_joined(opened: Sequence[Source], name: typenames.TypeName) -> list[AnySource]:
+def _as_joined(
+    opened: Sequence[Source], name: typenames.TypeName, options: Mapping[str, Any]
+) -> list[AnySource]:
     """Return the sources, with joined rows where a type reads several rows as one."""
     first = None if name.function else registry.named(name.source)[0]
     if first is None or not first.rows_by:
         return list(opened)
-    by = first.rows_by
+    by = first.joins_by(options)
     for source in opened:
         detection.check_joined(name.source, by, sample_of(source), source.name)
     return [JoinedSource(source, by, first.whole_file) for source in opened]
@@ -539,7 +541,7 @@ def _is_complete(converter: Converter, settings: RowOptions) -> bool:
 
 def _read_columns(converter: Converter, options: TypeOptions) -> set[str]:
     paths = (options.mapping.get(p, converter.path(p)) for p in converter.columns)
-    return {path.partition(".")[0] for path in paths}
+    return {top_of(path) for path in paths}
 
 
 def _open_columns(
@@ -729,7 +731,7 @@ def _check_mapped(
     """
     seen = dict.fromkeys(name for sample in samples for row in sample for name in row)
     for name, path in settings.columns.items():
-        top = path.partition(".")[0]
+        top = top_of(path)
         if not seen or top in seen or any(path == c.path(name) for c in converters):
             continue
         near = near_match(top, seen)
@@ -853,7 +855,7 @@ def as_they_are(
     known = [schema for schema in schemas if schema is not None]
     if converter.name != _PASSTHROUGH or len(known) < len(schemas):
         return converter
-    tops = {p: mapping.get(p, converter.path(p)).partition(".")[0] for p in converter.takes}
+    tops = {p: top_of(mapping.get(p, converter.path(p))) for p in converter.takes}
     types = {
         parameter: [schema.field(top).type for schema in known if top in schema.names]
         for parameter, top in tops.items()

@@ -52,8 +52,8 @@ def columns_of(
 
 
 def _column(converter: Converter, name: str, mapping: Mapping[str, str]) -> BoundColumn:
-    path = tuple(mapping.get(name, converter.path(name)).split("."))
-    return BoundColumn(name, path, converter.takes[name], name in converter.required, None)
+    path, kind = mapping.get(name, converter.path(name)), converter.takes[name]
+    return BoundColumn.at(name, path, kind, required=name in converter.required)
 
 
 def _holds_images(name: str, values: Sequence[Any]) -> bool:

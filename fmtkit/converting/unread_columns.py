@@ -669,8 +669,9 @@ def _of_nested(name: str, held: Sequence[Any], there: Sequence[Any], known: _Kno
         return TEXT, False
     numbers = [item for item in items if isinstance(item, int | float)]
     if len(numbers) == len(items):
-        is_vector = min(map(len, lists)) >= VECTOR or all(
-            isinstance(n, int) and n > SCALE for n in numbers if not isinstance(n, bool)
+        counted = [n for n in numbers if not isinstance(n, bool)]
+        is_vector = min(map(len, lists)) >= VECTOR or (
+            bool(counted) and all(isinstance(n, int) and n > SCALE for n in counted)
         )
         return NOTHING if is_vector else (SCORE, True)
     bare = _Known([], set(), {}, known.beside)

@@ -23,6 +23,8 @@ from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import IMAGE_TABLES, Table, table_for
 from fmtkit.formats import returned, target_registry
 
+JOINED_BY = "rows_by"
+"""The option of a type that says by which column its rows are joined, where any may."""
 F = TypeVar("F", bound=Callable[..., Table])
 
 
@@ -111,6 +113,10 @@ class Converter:
     def may_have_images(self) -> bool:
         """Return whether rows of it may have images: those of messages may."""
         return self.table in IMAGE_TABLES and not self.text and not self.takes_rows
+
+    def joins_by(self, options: Mapping[str, Any]) -> str:
+        """Return the column by which rows are joined, which an option of this name may say; empty for none."""
+        return str(options.get(JOINED_BY) or self.rows_by) if self.rows_by else ""
 
     def path(self, parameter: str) -> str:
         """Return the dotted path under which a parameter's column is looked up by default."""
