@@ -59,7 +59,9 @@ def test_a_file_is_passed_as_it_is(tmp_path):
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones():
-    with pytest.raises(UnknownNameError, match="no accelerate profile named 'fsdp3'; did you mean"):
+    with pytest.raises(
+        UnknownNameError, match=r"no profile \(accelerate_config\) named 'fsdp3'; did you mean"
+    ):
         launch(accelerate_config="fsdp3")
 
 

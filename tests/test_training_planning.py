@@ -345,7 +345,7 @@ def test_of_sections_of_other_methods_the_same_one_is_named_whatever_their_hashe
         for seed in "123"
     }
     assert len(said) == 1
-    assert "ebft: these keys are for a method other than sft" in said.pop()
+    assert "ebft.ce_coef: the keys of ebft are for a method other than sft" in said.pop()
 
 
 @pytest.mark.parametrize(

@@ -540,6 +540,42 @@ def test_former_names_are_errors_where_they_are_other_names_and_noted_where_they
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("dtype: bf16", "dtype: 'bf16' is not one of auto"),
+        ("per_device_train_batch_size: auto", "per_device_train_batch_size: 'auto' is not"),
+        ("num_train_epochs: many", "num_train_epochs: 'many' is not"),
+        ("model_init_kwargs: '{\"a\": '", "is not JSON"),
+        ("accelerate_config: nope", "no profile (accelerate_config) named 'nope'"),
+        ("reward_funcs: [accuracy_reward]", "trl.reward_funcs: the keys of trl are for a method"),
+        ("lora_target: all", "no key named 'lora_target'"),
+        ("dataset_mixer: {a: 1}", "write datasets: [{path"),
+    ],
+)
+def test_what_is_wrong_is_told_once_at_its_line_by_the_name_in_the_file(written, said, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(f"use_peft: true\n{PAIRS}{written}\n")
+    with pytest.raises(FmtkitError) as caught:
+        planning.plan(config.load(file, collect=True))
+    (line,) = caught.value.lines
+    assert line.startswith(f"{file}:4: ")
+    assert said in line
+
+
+def test_a_column_of_text_is_that_of_every_dataset_of_a_mixture():
+    text = MODEL + "datasets: [{path: a/b}, {path: c/d}]\ndataset_text_field: "
+    assert [one.get("columns") for one in load(text + "story\n").datasets] == [
+        {"text": "story"}
+    ] * 2
+    assert [one.keys() for one in load(text + "text\n").datasets] == [{"path"}] * 2
+
+
+def test_switches_that_trl_never_reads_may_differ():
+    read = load(PAIRS + "do_eval: true\ndo_predict: false\n")
+    assert (read.get("do_eval"), read.get("do_predict")) == (True, False)
+
+
 def test_one_key_under_two_names_may_have_one_value():
     read = load(PAIRS + "max_length: 512\ncutoff_len: 512\n")
     assert read.get("sequence_len") == 512

@@ -333,13 +333,22 @@ def _check_values(settings: Mapping[str, Setting], problems: Problems) -> set[st
         key = find_key(name)
         if key is None or setting.value is None or name in _WHOLE_NAMES:
             continue
-        if not _check_value(key, name, setting.value, problems):
+        if not _check_value(key, name, setting.value, problems, written=_written(setting, name)):
             wrong.add(name)
     return wrong
 
 
-def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool:
+def _written(setting: Setting, name: str) -> str:
+    """Return the name by which a file says a key; that of fmtkit where it is not in the file."""
+    written = setting.origin.removeprefix("key ")
+    return written if aliases().get(written) == name else name
+
+
+def _check_value(
+    key: Key, name: str, value: object, problems: Problems, *, written: str = ""
+) -> bool:
     """Collect what is wrong with a value; return whether it is valid."""
+    said = written or name
     before = len(problems.found)
     refusal = key.refusal(value)
     with problems.collecting("refused_key" if refusal else "value", name):
@@ -347,14 +356,14 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
             raise OptionError(refusal)
         if key.kind == "method" and isinstance(value, str) and value not in runner.names():
             unknown = runner.unknown(value)
-            unknown.args = (f"{name}: {unknown}",)
+            unknown.args = (f"{said}: {unknown}",)
             raise unknown
         # The choices of an argument are checked when the method is known.
         is_open = key.to == "trainer" and key.kind.startswith("enum:") and isinstance(value, str)
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
         if not is_open and not takes(key, value):
-            raise OptionError(f"{name}: {value!r} is not {words(key.kind)}{_quoted(key, value)}")
+            raise OptionError(f"{said}: {value!r} is not {words(key.kind)}{_quoted(key, value)}")
     return len(problems.found) == before
 
 

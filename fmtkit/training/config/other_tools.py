@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.config import trl_files
 
 _TOOLS: dict[str, frozenset[str]] = {
     "LLaMA-Factory": frozenset(
@@ -72,6 +73,8 @@ def check(values: Mapping[str, object], source: str) -> None:
         foreign = sorted(keys_of_tool & set(values))
         if "dataset_name" in values and foreign == ["do_train", "model_name_or_path"]:
             # TRL's scripts take both.
+            continue
+        if tool == "LLaMA-Factory" and (trl_files.MARKS - {"model_name_or_path"}) & values.keys():
             continue
         # A single key, such as a model or a name, may be that of any tool.
         if len(foreign) > 1 and not {"base_model", "datasets"} & set(values):

@@ -65,15 +65,25 @@ def mixture(out: dict[str, object], problems: Problems, notes: list[str]) -> Non
     for name, only in _IDLE.items():
         if out.get(name) == only:
             del out[name]
+    text = out.get("dataset_text_field")
+    if text is not None:
+        del out["dataset_text_field"]
     entries = [
         _source(entry, f"datasets.{number}", problems) if isinstance(entry, Mapping) else entry
         for number, entry in enumerate(sources)
     ]
+    if text not in (None, "text"):
+        entries = [_with_text(one, text) if isinstance(one, dict) else one for one in entries]
     out["datasets"] = entries
     if any(isinstance(one, Mapping) and MIXTURE["fraction"] in one for one in entries):
         notes.append(
             "mixture_share: as many rows of each dataset as TRL takes, drawn by the seed; TRL takes the first"
         )
+
+
+def _with_text(entry: dict[str, object], text: object) -> dict[str, object]:
+    """Return an entry whose column of text has the name that `dataset_text_field` gives it."""
+    return {**entry, "columns": {"text": text}} if entry.get("columns") is None else entry
 
 
 def _source(entry: Mapping[str, object], place: str, problems: Problems) -> dict[str, object]:

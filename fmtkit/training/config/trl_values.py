@@ -48,6 +48,8 @@ def read(
                     f'false; write {name}: "{_WORDS[name]}"'
                 )
             if isinstance(value, str) and key is not None:
+                # A text that is wrong has been told of, and is not read again.
+                del out[name]
                 out[name] = _meant(name, value, key, chosen)
     for name in _FORMER:
         with problems.collecting("unknown_key", name):

@@ -156,7 +156,7 @@ def _named(name: str, run: Path, count: int | None) -> Launch:
         return _accelerate(name, PROFILES[name], run, count)
     path = Path(name)
     if path.suffix not in {".yaml", ".yml", ".json"}:
-        raise UnknownNameError("accelerate profile", name, PROFILES, " (or give a file)")
+        raise UnknownNameError("profile (accelerate_config)", name, PROFILES, " (or give a file)")
     if not path.is_file():
         raise OptionError(f"accelerate_config: {name}: no such file")
     counted = (f"--num_processes={count}",) if count else ()

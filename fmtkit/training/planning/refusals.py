@@ -23,8 +23,10 @@ def _method(config: Config, runner: Runner) -> str | None:
         return None
     for name in sorted(keys.section_names()):
         other = guess({name})
-        if other is not None and any(n.startswith(f"{name}.") for n in config.settings):
-            return f"{name}: these keys are for a method other than {DEFAULT}; write rl: {other}"
+        inside = [one for one in config.settings if one.startswith(f"{name}.")]
+        if other is not None and inside:
+            # The first has the line, where it is written without its section too.
+            return f"{inside[0]}: the keys of {name} are for a method other than {DEFAULT}; write rl: {other}"
     return None
 
 
