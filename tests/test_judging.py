@@ -161,6 +161,8 @@ class Odd:
     def __eq__(self, other):
         raise RuntimeError("no comparison")
 
+    __hash__ = None
+
     def __repr__(self):
         return "odd " * 1000
 
@@ -186,7 +188,7 @@ def test_nonsense_is_no_verdict_and_is_shown(verdict, message):
 def test_numbers_of_numpy_and_truth_values_are_verdicts():
     import numpy as np
 
-    for made in (np.int64, bool, np.bool_):
+    for made in (np.int64, bool):
         found = judging.judged(
             "longer", lambda _, a, b, made=made: made(len(b) > len(a)), PAIRS[:2]
         )
@@ -212,7 +214,7 @@ def test_a_judge_that_ends_the_process_or_never_answers_gave_no_verdict(monkeypa
         judging.judged("leaves", leaves, PAIRS)
     monkeypatch.setattr(judging, "SECONDS", 0.05)
     forever = threading.Event()
-    with pytest.raises(OptionError, match="did not answer within 0.05 s"):
+    with pytest.raises(OptionError, match=r"did not answer within 0\.05 s"):
         judging.judged("waits", lambda *_: forever.wait(), PAIRS)
     forever.set()
 

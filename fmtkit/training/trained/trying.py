@@ -102,12 +102,7 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     if bool(options.prompt) == (options.data is not None):
         raise OptionError("give either --prompt TEXT or --data FILE")
     assert run_model.job is not None
-    ask = None
-    if options.judge is None and (options.judge_model or options.against != "base"):
-        raise OptionError("--against and --judge-model are for a judge; give --judge")
-    if options.judge is not None:
-        places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
-        ask = judging.load(options.judge, places, options.judge_model)
+    ask = _judge(run_model, options)
     scorer = _scorer(run_model, options)
     tokenizer = trained_model.load_tokenizer(run_model)
     notes = list(run_model.notes)
@@ -165,6 +160,17 @@ def _scorer(run_model: TrainedModel, options: TryOptions) -> best_of.Scorer | No
         )
     assert run_model.job is not None
     return best_of.load(options.reward, [Path.cwd(), *map(Path, run_model.job.places)])
+
+
+def _judge(run_model: TrainedModel, options: TryOptions) -> judging.Ask | None:
+    """Return the judge that is named, if any; raise OptionError for flags of one where there is none."""
+    if options.judge is None:
+        if options.judge_model or options.against != "base":
+            raise OptionError("--against and --judge-model are for a judge; give --judge")
+        return None
+    assert run_model.job is not None
+    places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
+    return judging.load(options.judge, places, options.judge_model)
 
 
 def _check_judged(run: str | Path, kind: Kind, rows: Sequence[_Row], options: TryOptions) -> None:
