@@ -299,7 +299,7 @@ def test_text_that_no_message_can_hold_beside_messages_is_one_line(tmp_path, cha
 
     model = Path(tiny.with_template(chatting, tmp_path, tiny.TEMPLATE))
     loaded = Tokenizer.from_file(str(model / "tokenizer.json"))
-    loaded.pre_tokenizer = Metaspace(prepend_scheme="first")
+    loaded.pre_tokenizer = Metaspace("Ġ", prepend_scheme="first")
     loaded.save(str(model / "tokenizer.json"))
     with pytest.raises(FmtkitError, match=r"rows of text beside rows of messages: .* two runs"):
         of_fmtkit("dpo", str(model), [TEXTS["dpo"], PAIRS], tmp_path)

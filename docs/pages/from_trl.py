@@ -54,6 +54,7 @@ _DIFFERENCES = """
 |---|---|---|
 | `bf16` is on, an error on a device without it | on where the device has it | a plan is the same on each machine |
 | `trl sft` learns all tokens of `messages`, unless `assistant_only_loss: true` | the replies alone; `assistant_only_loss: false` does as TRL, and a note says so | a model that writes prompts is seldom meant |
+| the trainers of ORPO and CPO put BOS and EOS around what a template has written | around text alone | a reply of messages would end twice |
 | rows pass as they are | rows are converted first; one that does not fit is quarantined with its reason | no row is lost silently |
 | `test_split_size` takes rows of `datasets` | whole prompts, of `dataset_name` too; `split_by: rows` splits rows | an evaluation on prompts that were trained on proves little |
 | `output_dir` gets the model and its checkpoints | it is the run folder: `checkpoints/` and `model/` are in it, beside the plan and the metrics | a run can be looked at and resumed |

@@ -102,12 +102,7 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     if bool(options.prompt) == (options.data is not None):
         raise OptionError("give either --prompt TEXT or --data FILE")
     assert run_model.job is not None
-    ask = None
-    if options.judge is None and (options.judge_model or options.against != "base"):
-        raise OptionError("--against and --judge-model are for a judge; give --judge")
-    if options.judge is not None:
-        places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
-        ask = judging.load(options.judge, places, options.judge_model)
+    ask = _judge(run_model, options)
     scorer = _scorer(run_model, options)
     tokenizer = trained_model.load_tokenizer(run_model)
     notes = list(run_model.notes)
@@ -126,6 +121,8 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
                 f"{best_of.FLAG}: only answers have one; the rows of --data are {kind}"
             )
         scorer.check_columns([name for row in rows for name in row.columns])
+    if ask is not None:
+        _check_judged(run, kind, rows, options)
     make = _making(kind, run_model, tokenizer, options, scorer)
     outputs: dict[str, list[dict[str, Any]]] = {}
     for name, model in _models(run_model, tokenizer, options.seed, notes):
@@ -138,7 +135,7 @@ def try_run(run: str | Path, options: TryOptions) -> Trial:
     )
     summary = _summary(kind, items)
     if ask is not None:
-        summary = {**summary, **_judged(run, kind, items, ask, options)}
+        summary = {**summary, **_judged(items, ask, options)}
     return Trial(
         kind,
         run_model.base,
@@ -165,25 +162,41 @@ def _scorer(run_model: TrainedModel, options: TryOptions) -> best_of.Scorer | No
     return best_of.load(options.reward, [Path.cwd(), *map(Path, run_model.job.places)])
 
 
+def _judge(run_model: TrainedModel, options: TryOptions) -> judging.Ask | None:
+    """Return the judge that is named, if any; raise OptionError for flags of one where there is none."""
+    if options.judge is None:
+        if options.judge_model or options.against != "base":
+            raise OptionError("--against and --judge-model are for a judge; give --judge")
+        return None
+    assert run_model.job is not None
+    places = [Path.cwd(), *(Path(place) for place in run_model.job.places)]
+    return judging.load(options.judge, places, options.judge_model)
+
+
+def _check_judged(run: str | Path, kind: Kind, rows: Sequence[_Row], options: TryOptions) -> None:
+    """Raise OptionError for what cannot be judged, before any answer is made."""
+    if kind != "answers":
+        raise OptionError(f"{judging.KEY}: only answers are judged; the rows of --data are {kind}")
+    if options.against == "references":
+        if any(row.expected is None for row in rows):
+            raise OptionError("--against references: the rows have no reply to compare with")
+    elif options.against != "base":
+        if Path(options.against).resolve() == Path(run).resolve():
+            raise OptionError(f"--against {options.against}: that is the run itself")
+        trained_model.of_run(options.against)
+
+
 def _judged(
-    run: str | Path,
-    kind: Kind,
     items: Sequence[Item],
     ask: judging.Ask,
     options: TryOptions,
 ) -> dict[str, dict[str, float]]:
     """Return the summary of a judge's verdicts on the trained model's answers."""
-    if kind != "answers":
-        raise OptionError(f"{judging.KEY}: only answers are judged; the rows of --data are {kind}")
     if options.against == "base":
         others = [item.base["answer"] for item in items]
     elif options.against == "references":
         others = [item.expected for item in items]
-        if None in others:
-            raise OptionError("--against references: the rows have no reply to compare with")
     else:
-        if Path(options.against).resolve() == Path(run).resolve():
-            raise OptionError(f"--against {options.against}: that is the run itself")
         other = try_run(
             options.against,
             replace(
