@@ -120,11 +120,11 @@ class Config:
                 continue
             names.add(f"to {key.to}")
             if name in keys.of_sections():
-                names.add("of sections")
+                names.add(keys.OF_SECTIONS)
             if key.is_conditional:
-                names.add("conditional")
+                names.add(keys.CONDITIONAL)
             if keys.is_for_trainer_alone(key, setting.value):
-                names.add("to the trainer alone")
+                names.add(keys.TRAINERS_ALONE)
         return frozenset(names)
 
     def _has_like(self, pattern: str) -> bool:
