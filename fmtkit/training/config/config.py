@@ -1,6 +1,5 @@
 """A configuration: its keys as a file sets them and the command line overrides them, each one checked."""
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -21,7 +20,7 @@ from fmtkit.training.config import (
     trl_defaults,
     trl_files,
 )
-from fmtkit.training.config.key import Key, takes, words
+from fmtkit.training.config.key import Key, quoted, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
     OF_DATASET,
@@ -31,7 +30,7 @@ from fmtkit.training.config.keys import (
     section_names,
 )
 from fmtkit.training.config.problems import Problem, Problems
-from fmtkit.training.config.yaml_file import File, parsed, read, with_names
+from fmtkit.training.config.yaml_file import File, read, with_names
 
 Entry = Mapping[str, object]
 Keys = tuple[str | tuple[str, object], ...]
@@ -347,21 +346,8 @@ def _check_value(key: Key, name: str, value: object, problems: Problems) -> bool
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
         if not is_open and not takes(key, value):
-            raise OptionError(f"{name}: {value!r} is not {words(key.kind)}{_quoted(key, value)}")
+            raise OptionError(f"{name}: {value!r} is not {words(key.kind)}{quoted(key, value)}")
     return len(problems.found) == before
-
-
-def _quoted(key: Key, value: object) -> str:
-    """Return the advice for a number or a switch in quotes, and for the old form of `tokens`."""
-    if key.name == "tokens" and isinstance(value, Mapping):
-        return "; axolotl takes no mapping either: write special_tokens for one of names"
-    if not isinstance(value, str):
-        return ""
-    with contextlib.suppress(OptionError):
-        bare = parsed(f"value: {value}", "value")[0].get("value")
-        if not isinstance(bare, str) and bare is not None and takes(key, bare):
-            return "; it is a string there: remove the quotes"
-    return ""
 
 
 def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> tuple[Entry, ...]:
