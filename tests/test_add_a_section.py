@@ -41,7 +41,13 @@ def derive(plan):
         plan.arguments.notes.append(f"the arena at {url} judges {plan.method}")
 
 
-@check_config("arena_players", "config", "an arena that nobody plays in", section="arena")
+@check_config(
+    "arena_players",
+    "config",
+    "an arena that nobody plays in",
+    section="arena",
+    keys=("arena.*",),
+)
 def _players(plan: Plan) -> str | None:
     if plan.config.get("arena.players") == 1:
         return "arena.players: 1: nobody plays alone; write 2 or more"
@@ -213,6 +219,7 @@ KEY = "from fmtkit.training.config.key import Key\n"
         ("plan", "def derive(*given):\n    raise KeyError('z')\n", "KeyError: 'z'"),
         ("plan", "def models(plan):\n    yield 1 / 0\n", "ZeroDivisionError"),
         ("plan", PLAN.replace('return "arena', 'return 1 / 0  # "'), "ZeroDivisionError"),
+        ("plan", PLAN.replace("arena.*", "arna.*"), "its check arena_players is about 'arna.*'"),
     ],
 )
 def test_what_its_code_raises_is_one_line_with_the_package(folder, module, text, words) -> None:

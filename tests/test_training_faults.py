@@ -241,6 +241,8 @@ def test_without_trl_a_plan_is_made_and_says_that_arguments_pass_unchecked():
         "raw = {'rl': 'grpo', 'trl': {'temperature': 0.5}, 'weight_decay': 0.1}\n"
         "plan = planning.plan(raw, partial=True)\n"
         "print(plan.arguments.trainer['temperature'].value, plan.package, *plan.notes)\n"
+        "own = {'trl': {'replay_buffer_size': 4}, 'compute_metrics': 'a.b', 'val_set_size': 4}\n"
+        "planning.plan({'rl': 'grpo', **own}, partial=True)\n"
         "assert not {'torch', 'transformers', 'trl'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

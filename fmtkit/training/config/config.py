@@ -1,6 +1,5 @@
 """A configuration: its keys as a file sets them and the command line overrides them, each one checked."""
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -21,7 +20,7 @@ from fmtkit.training.config import (
     trl_defaults,
     trl_files,
 )
-from fmtkit.training.config.key import Key, takes, words
+from fmtkit.training.config.key import Key, quoted, takes, words
 from fmtkit.training.config.keys import (
     DATASET_PATHS,
     OF_DATASET,
@@ -31,7 +30,7 @@ from fmtkit.training.config.keys import (
     section_names,
 )
 from fmtkit.training.config.problems import Problem, Problems
-from fmtkit.training.config.yaml_file import File, parsed, read, with_names
+from fmtkit.training.config.yaml_file import File, read, with_names
 
 Entry = Mapping[str, object]
 Keys = tuple[str | tuple[str, object], ...]
@@ -120,11 +119,11 @@ class Config:
                 continue
             names.add(f"to {key.to}")
             if name in keys.of_sections():
-                names.add("of sections")
+                names.add(keys.OF_SECTIONS)
             if key.is_conditional:
-                names.add("conditional")
+                names.add(keys.CONDITIONAL)
             if keys.is_for_trainer_alone(key, setting.value):
-                names.add("to the trainer alone")
+                names.add(keys.TRAINERS_ALONE)
         return frozenset(names)
 
     def _has_like(self, pattern: str) -> bool:
@@ -363,21 +362,8 @@ def _check_value(
         # What asks for nothing may be spelled in any way.
         is_open = is_open or key.to in {"refused", "nothing"}
         if not is_open and not takes(key, value):
-            raise OptionError(f"{said}: {value!r} is not {words(key.kind)}{_quoted(key, value)}")
+            raise OptionError(f"{said}: {value!r} is not {words(key.kind)}{quoted(key, value)}")
     return len(problems.found) == before
-
-
-def _quoted(key: Key, value: object) -> str:
-    """Return the advice for a number or a switch in quotes, and for the old form of `tokens`."""
-    if key.name == "tokens" and isinstance(value, Mapping):
-        return "; axolotl takes no mapping either: write special_tokens for one of names"
-    if not isinstance(value, str):
-        return ""
-    with contextlib.suppress(OptionError):
-        bare = parsed(f"value: {value}", "value")[0].get("value")
-        if not isinstance(bare, str) and bare is not None and takes(key, bare):
-            return "; it is a string there: remove the quotes"
-    return ""
 
 
 def _entries(settings: Mapping[str, Setting], key: str, problems: Problems) -> tuple[Entry, ...]:

@@ -1,5 +1,6 @@
 """A key of a training configuration: its values, where they go, and the plan's notes on it."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -12,6 +13,7 @@ from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner, section
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import Option
+from fmtkit.training.config.yaml_file import parsed
 
 DESTINATIONS = {
     "trainer": "an argument of the trainer's config class (TRL or transformers)",
@@ -274,6 +276,19 @@ def _reads(option: Option, value: object) -> bool:
     except OptionError:
         return False
     return True
+
+
+def quoted(key: Key, value: object) -> str:
+    """Return the advice for a number or a switch in quotes, and for the old form of `tokens`."""
+    if key.name == "tokens" and isinstance(value, Mapping):
+        return "; axolotl takes no mapping either: write special_tokens for one of names"
+    if not isinstance(value, str):
+        return ""
+    with contextlib.suppress(OptionError):
+        bare = parsed(f"value: {value}", "value")[0].get("value")
+        if not isinstance(bare, str) and bare is not None and takes(key, bare):
+            return "; it is a string there: remove the quotes"
+    return ""
 
 
 @cache

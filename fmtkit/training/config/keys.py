@@ -11,6 +11,7 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from json import loads
@@ -47,6 +48,10 @@ from fmtkit.training.config.trainer_source import installed
 MODULES = (keys_model, keys_data, keys_run, keys_method, keys_online, keys_axolotl)
 OF_DATASET = "datasets."
 """Prefix of the names of keys of an entry of `datasets`."""
+OF_SECTIONS, TRAINERS_ALONE, CONDITIONAL = "of sections", "to the trainer alone", "conditional"
+GROUPS = frozenset({OF_SECTIONS, TRAINERS_ALONE, CONDITIONAL})
+"""Words for keys that sections have, for arguments that the trainer alone reads, and for keys that may change
+nothing."""
 DATASET_PATHS = frozenset({"path", "data_files", "data_dir", "chat_template"})
 """The keys of an entry of `datasets` that may name a file or a folder."""
 
@@ -226,6 +231,17 @@ def of_sections() -> frozenset[str]:
     return frozenset(
         declared | {name for name, key in table().items() if key.to not in DESTINATIONS}
     )
+
+
+def is_nameable(name: str) -> bool:
+    """Return whether `Config.sets` knows a name: that of a key, of a group of keys, or a pattern of some."""
+    if name.startswith("to ") and name not in GROUPS:
+        return name.removeprefix("to ") in destinations()
+    if name.startswith(OF_DATASET):
+        return name.removeprefix(OF_DATASET) in dataset_table()
+    if "*" in name:
+        return any(fnmatchcase(known, name) for known in (*table(), *_argument_keys()))
+    return name in GROUPS or find_key(name) is not None
 
 
 def is_for_trainer_alone(key: Key, value: object) -> bool:

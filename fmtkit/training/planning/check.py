@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from fmtkit.core import section
 from fmtkit.core.runner import Refusal, Runner, shipped
 from fmtkit.training.config.config import Config, Keys
+from fmtkit.training.config.keys import is_nameable
 from fmtkit.training.config.problems import Problem, Problems
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.run_plan import Plan
@@ -260,10 +261,18 @@ def of_config(runner: Runner | None = None) -> list[Check[Plan]]:
         if (not check.section or check.section in taken)
         and not (check.lacking and runner and getattr(runner, check.lacking))
     )
-    return _in_order(
-        replace(check, find=section.guarded(check.section, check.find)) if check.section else check
-        for check in found
-    )
+    return _in_order(_of_section(check) if check.section else check for check in found)
+
+
+def _of_section(check: Check[Plan]) -> Check[Plan]:
+    """Return a check of a section whose errors name the section's package; its keys must be there."""
+    if section.is_added(check.section):
+        named = (one if isinstance(one, str) else one[0] for one in check.keys or ())
+        for name in named:
+            if not is_nameable(name):
+                why = f"its check {check.code} is about {name!r}, which is no key"
+                raise section.wrong(check.section, why)
+    return replace(check, find=section.guarded(check.section, check.find))
 
 
 def advice(runner: Runner | None = None) -> list[Advice]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.core.runner import Runner, methods
 from fmtkit.training.config import user_objects
+from fmtkit.training.config.keys import arguments_of
 from fmtkit.training.config.named_objects import (
     CALLBACKS,
     METRICS,
@@ -130,7 +131,9 @@ def find_metrics(plan: Plan) -> Iterator[str]:
     name = plan.config.text(METRICS)
     if name is None:
         return
-    if find_class(plan.runner.trainer) is not None and not _takes_metrics(plan.runner):
+    # Of a trainer of fmtkit's that is there without TRL's, half of its arguments are not known.
+    is_known = arguments_of(plan.runner).checked and find_class(plan.runner.trainer) is not None
+    if is_known and not _takes_metrics(plan.runner):
         able = methods(_takes_metrics)
         yield f"{METRICS}: TRL's trainer for {plan.method} takes none; it is for {able}"
     if not has_evaluation(plan.config):
