@@ -18,6 +18,8 @@ from fmtkit.formats.registry import converter as converter
 from fmtkit.formats.target_registry import target as target
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.inspection.survey_record import Survey
+from fmtkit.locking.lock_file import Lock
+from fmtkit.locking.locking import Check
 from fmtkit.training.comparing.comparison import Comparison
 from fmtkit.training.trained.merging import Merged
 from fmtkit.training.run.run import Outcome
@@ -29,10 +31,12 @@ __all__ = [
     "RejectedRowsWarning",
     "Report",
     "UnreadTurnsWarning",
+    "check",
     "compare",
     "convert",
     "converter",
     "inspect",
+    "lock",
     "merge",
     "read",
     "register_code",
@@ -46,6 +50,34 @@ __all__ = [
     "types",
     "validate",
 ]
+
+def check(
+    lock: str | Path,
+    *,
+    data: str | Path | Sequence[str | Path] = ...,
+    update: bool = ...,
+    type: str | None = ...,
+    method: str | None = ...,
+    chat_template: str | Path | None = ...,
+    tokenizer: str | Path | None = ...,
+    date: str | date | None = ...,
+    columns: Mapping[str, str] = ...,
+    map_file: str | Path | None = ...,
+    delimiter: str | None = ...,
+    options: Mapping[str, Any] = ...,
+    ignore: str | Sequence[str] = ...,
+    where: str | None = ...,
+    limit: int | None = ...,
+    workers: int | None = ...,
+    plugins: str | Path | Sequence[str | Path] = ...,
+    engine: Literal["threads", "ray"] = ...,
+    ray_address: str | None = ...,
+    shared_filesystem: bool = ...,
+    max_length: int | Sequence[int] = ...,
+    assistant_only: bool = ...,
+    train_on_inputs: bool = ...,
+    ebft: Mapping[str, Any] = ...,
+) -> Check: ...
 
 def compare(
     config: str | Path | Mapping[str, Any],
@@ -130,6 +162,35 @@ def inspect(
     train_on_inputs: bool = ...,
     ebft: Mapping[str, Any] = ...,
 ) -> Survey: ...
+
+def lock(
+    source: object,
+    out: str | Path,
+    type: str | None = ...,
+    *,
+    overwrite: bool = ...,
+    method: str | None = ...,
+    chat_template: str | Path | None = ...,
+    tokenizer: str | Path | None = ...,
+    date: str | date | None = ...,
+    columns: Mapping[str, str] = ...,
+    map_file: str | Path | None = ...,
+    delimiter: str | None = ...,
+    options: Mapping[str, Any] = ...,
+    ignore: str | Sequence[str] = ...,
+    where: str | None = ...,
+    limit: int | None = ...,
+    workers: int | None = ...,
+    plugins: str | Path | Sequence[str | Path] = ...,
+    engine: Literal["threads", "ray"] = ...,
+    ray_address: str | None = ...,
+    shared_filesystem: bool = ...,
+    config: str | Path | None = ...,
+    max_length: int | Sequence[int] = ...,
+    assistant_only: bool = ...,
+    train_on_inputs: bool = ...,
+    ebft: Mapping[str, Any] = ...,
+) -> Lock: ...
 
 def merge(
     run: str | Path | None = ...,

@@ -356,7 +356,8 @@ except SystemExit as stop:
 """
 
 
-@pytest.mark.parametrize("command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"], ["fmtkit", "lock", "--help"]]
+@pytest.mark.parametrize(
+    "command", [["fmtkit", "--help"], ["fmtkit", "convert", "--help"], ["fmtkit", "lock", "--help"]]
 )
 def test_help_loads_nothing_heavy(command):
     names = loaded(CALL.format(command))

@@ -23,8 +23,8 @@ from fmtkit.core.errors import (
     UnknownNameError,
 )
 from fmtkit.locking import lock_file
-from fmtkit.locking.locking import Check
 from fmtkit.locking.lock_file import Lock
+from fmtkit.locking.locking import Check
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json.loads((files("fmtkit.schemas") / "check.schema.json").read_text())
@@ -134,7 +134,7 @@ def test_a_changed_row_is_named_with_its_line_and_its_source(place):
     change = first(found, "data")
     assert (found.exit_code, change.row, change.last_row, change.line) == (1, 16, 16, 17)
     assert change.message == f"1 row was changed; the first is row 16 ({change.source}:17)"
-    assert change.causes == ("source ./chats.jsonl has other bytes",)
+    assert change.causes == ("source chats.jsonl has other bytes",)
 
 
 def test_an_appended_row_is_named(place):
@@ -177,7 +177,7 @@ def test_other_bytes_with_the_same_rows_are_a_note(place):
     place.data.write_text("".join(json.dumps(row, indent=None) + " \n" for row in turned))
     found = place.check()
     assert (named(found), found.exit_code) == ([("data", "note")], 0)
-    message = "source ./chats.jsonl has other bytes: its rows are the same"
+    message = "source chats.jsonl has other bytes: its rows are the same"
     assert found.changes[0].message == message
 
 
@@ -186,7 +186,7 @@ def test_a_renamed_source_with_the_same_bytes_is_a_note(place):
     place.data.rename(other)
     found = place.check(data=str(other))
     assert (named(found), found.exit_code) == ([("source", "note")], 0)
-    assert "chats.jsonl is ./renamed.jsonl now" in found.changes[0].message
+    assert "chats.jsonl is renamed.jsonl now" in found.changes[0].message
 
 
 def test_the_order_of_keys_of_a_call_counts_since_it_is_written(tmp_path):
@@ -363,7 +363,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     del made.options["tokenizer"]
     made.locked()
     assert yaml.safe_load(made.lock.read_text())["datasets"][0]["within"]["every"] == 10
-    yield made
+    return made
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,9 @@ def test_a_guessed_type_is_written_down(place):
 
 
 def test_update_writes_the_state_of_today_and_keeps_the_budgets(place):
-    text = place.lock.read_text().replace("budgets: {}", "budgets: {quarantined: 0.1%, duplicate_rows: 3}")
+    text = place.lock.read_text().replace(
+        "budgets: {}", "budgets: {quarantined: 0.1%, duplicate_rows: 3}"
+    )
     place.lock.write_text(text)
     place.edit(lambda rows: say(rows, 2))
     assert place.check().exit_code == 1
@@ -612,7 +614,7 @@ def test_the_commands_exit_as_the_others_do_and_print_one_line_for_each_thing(pl
         [
             "✖ new.lock: 1 thing is not as locked",
             "✖ changed data: 1 row was changed; the first is row 16 (chats.jsonl:17)",
-            "          why: source ./chats.jsonl has other bytes",
+            "          why: source chats.jsonl has other bytes",
             "after a look at it: fmtkit check new.lock --update",
         ],
     )

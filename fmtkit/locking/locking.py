@@ -15,7 +15,6 @@ from fmtkit.locking.changes import CHANGE, NOTE, OVER, Change, changes_of
 from fmtkit.locking.contract import (
     Contract,
     contract_of,
-    hash_of,
     options_as_read,
     options_of,
     versions_of,
@@ -23,9 +22,6 @@ from fmtkit.locking.contract import (
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.places import Places
 from fmtkit.locking.row_digests import RowDigester
-
-NOT_TAKEN = ("sample", "show_mask", "rows", "loss_budget")
-"""Options of `inspect` that only show something."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +126,21 @@ def check(
     return Check(public(str(path)), rows, tuple(changes), updated=update)
 
 
-def _lock_of(
-    made: Sequence[Contract], budgets: Any, config: str | None, places: Places
-) -> Lock:
+def _lock_of(made: Sequence[Contract], budgets: Any, config: str | None, places: Places) -> Lock:
     states = [one.state for one in made]
     named = None
     if config is not None:
-        named = {"path": places.told(config), "sha256": hash_of(Path(config))}
+        named = {"path": places.told(config)}
     return Lock(states, versions_of(made), budgets, named)
 
 
 def _named(sources: Sequence[object] | object) -> list[str]:
     """Return sources as they were named; OptionError for one that is not there tomorrow."""
-    given = [sources] if isinstance(sources, str | Path) or not isinstance(sources, Sequence) else sources
+    given = (
+        [sources]
+        if isinstance(sources, str | Path) or not isinstance(sources, Sequence)
+        else sources
+    )
     for one in given:
         if not isinstance(one, str | Path) or str(one) == "-":
             raise OptionError(

@@ -1,4 +1,4 @@
-"""Paths of a lock: relative to its folder, so that it is the same on every machine, and without credentials."""
+"""Paths of a lock: relative to its folder, the same on every machine, and without credentials."""
 
 import os
 from dataclasses import dataclass
