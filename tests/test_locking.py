@@ -593,6 +593,73 @@ def test_no_secret_reaches_the_lock(place):
     assert not (place.folder / "b.lock").exists()
 
 
+# A training config.
+
+CONFIG = {
+    "rl": "sft",
+    "base_model": "tokenizer",
+    "chat_template": "chatml",
+    "sequence_len": 200,
+    "datasets": [{"path": "chats.jsonl", "type": "openai"}],
+    "test_datasets": [{"path": "held.jsonl", "type": "openai"}],
+}
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Check]:
+    """Return what writes the config with other keys, and checks it against the lock of the first."""
+    place = Place(tmp_path, chats(20))
+    write(tmp_path / "held.jsonl", chats(5))
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "run.yaml"
+
+    def check(**keys: Any) -> Check:
+        config.write_text(yaml.safe_dump({**CONFIG, **keys}))
+        if not place.lock.exists():
+            fmtkit.lock([], place.lock, config=str(config))
+        return place.check()
+
+    assert check().changes == ()
+    return check
+
+
+def test_the_datasets_of_a_config_are_locked_as_its_run_reads_them(configured, tmp_path):
+    data = yaml.safe_load((tmp_path / "chats.lock").read_text())
+    assert data["config"] == {"path": "./run.yaml"}
+    assert [state["given"] for state in data["datasets"]] == [["./chats.jsonl"], ["./held.jsonl"]]
+    assert data["datasets"][0]["masks"] == {"method": "sft", "rule": "completion"}
+    write(tmp_path / "held.jsonl", chats(6))
+    change = first(configured(), "data")
+    assert (change.dataset, change.row, change.line) == ("held.jsonl", 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "what", "message"),
+    [
+        ({"sequence_len": 10}, "option", "option max_length: 200 → 10"),
+        ({"train_on_inputs": True}, "masks", "mask rule train_on_inputs: not set → True"),
+        ({"roles_to_train": ["user"]}, "ids_and_labels", "ids or labels differ"),
+        ({"train_on_eos": "none"}, "ids_and_labels", "ids or labels differ"),
+        ({"chat_template": "llama3"}, "template", "template: chatml → "),
+        ({"datasets": [{**CONFIG["datasets"][0], "limit": 3}]}, "option", "option limit: not set → 3"),
+        ({"test_datasets": []}, "config", "2 datasets → 1, which the config names now"),
+        ({"seed": 7}, "option", "option seed: 42 → 7"),
+    ],
+)  # fmt: skip
+def test_a_key_of_the_config_that_changed_is_named(configured, keys, what, message):
+    found = configured(**keys)
+    assert found.exit_code == 1
+    assert any(message in one.message for one in found.changes if one.what == what), found.changes
+
+
+def test_a_config_names_its_sources(configured, tmp_path):
+    lock = tmp_path / "other.lock"
+    with pytest.raises(OptionError, match="-c names the sources"):
+        fmtkit.lock(str(tmp_path / "chats.jsonl"), lock, config=str(tmp_path / "run.yaml"))
+    with pytest.raises(OptionError, match="is of a config"):
+        fmtkit.check(tmp_path / "chats.lock", data="chats.jsonl")
+
+
 # The command.
 
 
