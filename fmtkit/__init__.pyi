@@ -18,6 +18,8 @@ from fmtkit.formats.registry import converter as converter
 from fmtkit.formats.target_registry import target as target
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.inspection.survey_record import Survey
+from fmtkit.locking.lock_file import Lock
+from fmtkit.locking.locking import Check
 from fmtkit.training.comparing.comparison import Comparison
 from fmtkit.training.trained.merging import Merged
 from fmtkit.training.run.run import Outcome

@@ -23,8 +23,8 @@ from fmtkit.core.errors import (
     UnknownNameError,
 )
 from fmtkit.locking import lock_file
-from fmtkit.locking.locking import Check
 from fmtkit.locking.lock_file import Lock
+from fmtkit.locking.locking import Check
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json.loads((files("fmtkit.schemas") / "check.schema.json").read_text())
@@ -134,7 +134,7 @@ def test_a_changed_row_is_named_with_its_line_and_its_source(place):
     change = first(found, "data")
     assert (found.exit_code, change.row, change.last_row, change.line) == (1, 16, 16, 17)
     assert change.message == f"1 row was changed; the first is row 16 ({change.source}:17)"
-    assert change.causes == ("source ./chats.jsonl has other bytes",)
+    assert change.causes == ("source chats.jsonl has other bytes",)
 
 
 def test_an_appended_row_is_named(place):
@@ -177,7 +177,7 @@ def test_other_bytes_with_the_same_rows_are_a_note(place):
     place.data.write_text("".join(json.dumps(row, indent=None) + " \n" for row in turned))
     found = place.check()
     assert (named(found), found.exit_code) == ([("data", "note")], 0)
-    message = "source ./chats.jsonl has other bytes: its rows are the same"
+    message = "source chats.jsonl has other bytes: its rows are the same"
     assert found.changes[0].message == message
 
 
@@ -186,7 +186,7 @@ def test_a_renamed_source_with_the_same_bytes_is_a_note(place):
     place.data.rename(other)
     found = place.check(data=str(other))
     assert (named(found), found.exit_code) == ([("source", "note")], 0)
-    assert "chats.jsonl is ./renamed.jsonl now" in found.changes[0].message
+    assert "chats.jsonl is renamed.jsonl now" in found.changes[0].message
 
 
 def test_the_order_of_keys_of_a_call_counts_since_it_is_written(tmp_path):
@@ -363,7 +363,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     del made.options["tokenizer"]
     made.locked()
     assert yaml.safe_load(made.lock.read_text())["datasets"][0]["within"]["every"] == 10
-    yield made
+    return made
 
 
 @pytest.mark.parametrize(
@@ -593,6 +593,73 @@ def test_no_secret_reaches_the_lock(place):
     assert not (place.folder / "b.lock").exists()
 
 
+# A training config.
+
+CONFIG = {
+    "rl": "sft",
+    "base_model": "tokenizer",
+    "chat_template": "chatml",
+    "sequence_len": 200,
+    "datasets": [{"path": "chats.jsonl", "type": "openai"}],
+    "test_datasets": [{"path": "held.jsonl", "type": "openai"}],
+}
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Check]:
+    """Return what writes the config with other keys, and checks it against the lock of the first."""
+    place = Place(tmp_path, chats(20))
+    write(tmp_path / "held.jsonl", chats(5))
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "run.yaml"
+
+    def check(**keys: Any) -> Check:
+        config.write_text(yaml.safe_dump({**CONFIG, **keys}))
+        if not place.lock.exists():
+            fmtkit.lock([], place.lock, config=str(config))
+        return place.check()
+
+    assert check().changes == ()
+    return check
+
+
+def test_the_datasets_of_a_config_are_locked_as_its_run_reads_them(configured, tmp_path):
+    data = yaml.safe_load((tmp_path / "chats.lock").read_text())
+    assert data["config"] == {"path": "./run.yaml"}
+    assert [state["given"] for state in data["datasets"]] == [["./chats.jsonl"], ["./held.jsonl"]]
+    assert data["datasets"][0]["masks"] == {"method": "sft", "rule": "completion"}
+    write(tmp_path / "held.jsonl", chats(6))
+    change = first(configured(), "data")
+    assert (change.dataset, change.row, change.line) == ("held.jsonl", 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "what", "message"),
+    [
+        ({"sequence_len": 10}, "option", "option max_length: 200 → 10"),
+        ({"train_on_inputs": True}, "masks", "mask rule train_on_inputs: not set → True"),
+        ({"roles_to_train": ["user"]}, "ids_and_labels", "ids or labels differ"),
+        ({"train_on_eos": "none"}, "ids_and_labels", "ids or labels differ"),
+        ({"chat_template": "llama3"}, "template", "template: chatml → "),
+        ({"datasets": [{**CONFIG["datasets"][0], "limit": 3}]}, "option", "option limit: not set → 3"),
+        ({"test_datasets": []}, "config", "2 datasets → 1, which the config names now"),
+        ({"seed": 7}, "option", "option seed: 42 → 7"),
+    ],
+)  # fmt: skip
+def test_a_key_of_the_config_that_changed_is_named(configured, keys, what, message):
+    found = configured(**keys)
+    assert found.exit_code == 1
+    assert any(message in one.message for one in found.changes if one.what == what), found.changes
+
+
+def test_a_config_names_its_sources(configured, tmp_path):
+    lock = tmp_path / "other.lock"
+    with pytest.raises(OptionError, match="-c names the sources"):
+        fmtkit.lock(str(tmp_path / "chats.jsonl"), lock, config=str(tmp_path / "run.yaml"))
+    with pytest.raises(OptionError, match="is of a config"):
+        fmtkit.check(tmp_path / "chats.lock", data="chats.jsonl")
+
+
 # The command.
 
 
@@ -614,7 +681,7 @@ def test_the_commands_exit_as_the_others_do_and_print_one_line_for_each_thing(pl
         [
             "✖ new.lock: 1 thing is not as locked",
             "✖ changed data: 1 row was changed; the first is row 16 (chats.jsonl:17)",
-            "          why: source ./chats.jsonl has other bytes",
+            "          why: source chats.jsonl has other bytes",
             "after a look at it: fmtkit check new.lock --update",
         ],
     )

@@ -14,10 +14,12 @@ from fmtkit.core.errors import FmtkitError, OptionError
 
 ROWS = [{"question": "q", "chosen": "a", "rejected": "b"}]
 SOUND: dict[str, dict[str, Any]] = {
+    "check": {"lock": "none.lock"},
     "compare": {"config": {"base_model": "none"}, "against": "none"},
     "convert": {"source": "none.jsonl", "type": "intel"},
     "converter": {},
     "inspect": {"source": "none.jsonl"},
+    "lock": {"source": "none.jsonl", "out": "none.lock"},
     "merge": {},
     "read": {"source": "none.jsonl", "type": "intel"},
     "register_code": {"name": "zq_code", "means": "it is wrong"},

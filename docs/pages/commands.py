@@ -16,7 +16,7 @@ HEAD = f"""\
 
 `fmtkit COMMAND --help` says the same. Results go to stdout, everything else to stderr; the
 [exit codes](errors.md#exit-codes) distinguish findings from failures. Guides: [converting](converting.md),
-[inspecting](inspect.md), [training](training.md).
+[inspecting](inspect.md), [locking](lock.md), [training](training.md).
 """
 
 

@@ -29,7 +29,7 @@ def lock(
 ) -> None:
     """Write what a dataset is into a small file for git: sources, settings, counts, and digests of its rows.
 
-    `fmtkit check` compares it later, and names what changed. With -c CONFIG: the datasets of a training config.
+    `fmtkit check` compares it later and names what changed. With -c CONFIG: the datasets of a config.
     """
     with quick_imports():
         from fmtkit.converting.engines import session

@@ -26,8 +26,8 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="A type, a table, report, quarantine, manifest, survey, comparison, config; convert, "
-            "inspect, train, compare, merge or try for their options.",
+            help="A type, a table, report, quarantine, manifest, survey, check, comparison, config; "
+            "convert, inspect, train, compare, merge or try for their options.",
             autocompletion=schema_names,
         ),
     ],

@@ -102,7 +102,9 @@ def sided(
         Problem("null_field", "winner", ~filled(word), "no judge says who won"),
         Problem("no_preference", None, side == 0, "neither reply won"),
     )
-    return _of_sides(prompt, system, (response_a, response_b), side, problems, winner, model_a, model_b)
+    return _of_sides(
+        prompt, system, (response_a, response_b), side, problems, winner, model_a, model_b
+    )
 
 
 @converter()
@@ -141,9 +143,7 @@ def rated(
     both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
     sign = -1 if lower else 1
     scores = pl.concat_list(score_a.value * sign, score_b.value * sign)
-    return ranking(
-        _asked(prompt, system), both.depending_on(response_b, score_a, score_b), scores
-    )
+    return ranking(_asked(prompt, system), both.depending_on(response_b, score_a, score_b), scores)
 
 
 def _asked(prompt: Column, system: Column) -> Column:

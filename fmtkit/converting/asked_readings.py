@@ -103,7 +103,9 @@ def _instructed(columns: ValueColumns) -> Iterator[Proposal]:
     An instruction that is the same in all rows stands before them.
     """
     texts = [p for p in columns.open_texts if p in columns.paths and columns.texts(p)]
-    if len(texts) != 2 or any(is_spoken(text) for path in texts for text in columns.texts(path) or ()):
+    if len(texts) != 2 or any(
+        is_spoken(text) for path in texts for text in columns.texts(path) or ()
+    ):
         return
     first, second = texts
     if (asks(second) and not asks(first)) or (replies(first) and not replies(second)):

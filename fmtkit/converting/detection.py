@@ -138,7 +138,9 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
     found = with_told_labels(_with_open(there, whole), whole)
-    return found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+    return (
+        found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+    )
 
 
 def _leaves_more(found: Fit) -> bool:
@@ -426,10 +428,7 @@ def _is_less(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column of text that a fit does not read has more of it than all that it reads."""
     if found.converter.makes is Prompt:
         return False
-    read = {
-        top_of(found.mapping.get(n, found.converter.path(n)))
-        for n in found.converter.columns
-    }
+    read = {top_of(found.mapping.get(n, found.converter.path(n))) for n in found.converter.columns}
     sizes = {
         name: sum(len(text) for row in sample for text in texts_within(row.get(name)))
         for name in _names(sample)

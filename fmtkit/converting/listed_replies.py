@@ -36,7 +36,9 @@ NO_SCORES = (ID_WORDS | LENGTH_WORDS | TIME_WORDS) - {"number"} | frozenset(
     "temperature position latency ms second price cost start end turn step logprob advantage".split()
 )
 MOST_KEYS = 8
-BEST = frozenset("best winner chosen choice preferred preference selected top pick picked better".split())
+BEST = frozenset(
+    "best winner chosen choice preferred preference selected top pick picked better".split()
+)
 """Words in the name of the place of the best reply."""
 
 
@@ -65,16 +67,17 @@ def by_key(columns: ValueColumns) -> Iterator[Proposal]:
         names = [("response_a", "score_a"), ("response_b", "score_b")]
         if len(keys) > 2:
             names = [(f"response_{place}", f"score_{place}") for place in range(1, len(keys) + 1)]
-        yield {
-            parameter: path
-            for (said, score), key in zip(names, keys, strict=True)
-            for parameter, path in ((said, replies[key]), (score, numbers[rated[0]][key]))
-        }, {}
+        yield (
+            {
+                parameter: path
+                for (said, score), key in zip(names, keys, strict=True)
+                for parameter, path in ((said, replies[key]), (score, numbers[rated[0]][key]))
+            },
+            {},
+        )
 
 
-def _by_keys(
-    columns: ValueColumns, *, is_text: bool
-) -> dict[tuple[str, str], dict[str, str]]:
+def _by_keys(columns: ValueColumns, *, is_text: bool) -> dict[tuple[str, str], dict[str, str]]:
     """Return the paths of texts, or of numbers, that differ in one key, by what is before and after it."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for path, held in columns.paths.items():
@@ -145,5 +148,3 @@ def _by_place(replies: str, columns: ValueColumns) -> Iterator[Proposal]:
             if inside and any(ends):
                 yield {"replies": replies, "best": path}, {"first": "1"} if first else {}
                 return
-
-

@@ -88,7 +88,9 @@ def _columns(sample: Sequence[Row]) -> dict[str, list[Any]]:
     for name in names:
         held = [row.get(name) for row in sample]
         found[name] = held
-        inner = {k: 0 for value in held if isinstance(value, Mapping) for k in value if "." not in k}
+        inner = {
+            k: 0 for value in held if isinstance(value, Mapping) for k in value if "." not in k
+        }
         for key in inner if len(inner) < MOST_FIELDS and "." not in name else ():
             found[f"{name}.{key}"] = [
                 value.get(key) if isinstance(value, Mapping) else None for value in held
@@ -126,9 +128,7 @@ def _judged(
     return None
 
 
-def _told(
-    values: Sequence[Any], replies: Sides, *, is_named: bool
-) -> dict[str, str] | None:
+def _told(values: Sequence[Any], replies: Sides, *, is_named: bool) -> dict[str, str] | None:
     """Return by options how the values of a column under any name say who won; None where they do not.
 
     Both sides must win somewhere, and numbers say nothing. Letters name the sides of replies whose names differ
@@ -177,7 +177,9 @@ def _are_flags(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
 def _flag(value: Any) -> bool | None:
     """Return the flag that a value is, as text too: a CSV has nothing else."""
     text = str(value).strip().lower()
-    return {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}.get(text)
+    return {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}.get(
+        text
+    )
 
 
 def _ticked(flags: Sides, columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
@@ -218,7 +220,9 @@ def _are_replies(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
     words = [words_of(name) for name in sides.names]
     place = [a == b for a, b in zip(*words, strict=True)].index(False)
     stem = [*words[0][:place], *words[0][place + 1 :]]
-    alike = (words_of(n) for n, values in columns.items() if n not in sides.names and _are_texts(values))
+    alike = (
+        words_of(n) for n, values in columns.items() if n not in sides.names and _are_texts(values)
+    )
     return not any(len(w) == len(words[0]) and [*w[:place], *w[place + 1 :]] == stem for w in alike)
 
 
@@ -234,7 +238,9 @@ def unjudged(sample: Sequence[Row]) -> tuple[str, str] | None:
     if replies is None or not _stems(replies.names[0]) & SAID:
         return None
     judged = _judged(replies, [*every, *_unlike(columns)], columns, is_named=True)
-    return replies.names if judged is None and next(_ballots(columns, columns), None) is None else None
+    return (
+        replies.names if judged is None and next(_ballots(columns, columns), None) is None else None
+    )
 
 
 def are_judged(sample: Sequence[Row]) -> bool:
@@ -434,7 +440,9 @@ def _options(named: Mapping[str, int | None]) -> dict[str, str] | None:
 
 def _are_letters(options: Mapping[str, str]) -> bool:
     """Return whether the type knows the values by itself."""
-    marks = ((option, mark) for option, held in options.items() for mark in held.split(BETWEEN_MARKS))
+    marks = (
+        (option, mark) for option, held in options.items() for mark in held.split(BETWEEN_MARKS)
+    )
     return all(_lettered(mark) == {"a": 1, "b": -1, "tie": 0}[option] for option, mark in marks)
 
 

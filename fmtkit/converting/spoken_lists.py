@@ -91,9 +91,7 @@ def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
     return _meanings(names, dialogs)
 
 
-def _meanings(
-    names: Sequence[str], dialogs: Sequence[Sequence[str]]
-) -> dict[str, str] | None:
+def _meanings(names: Sequence[str], dialogs: Sequence[Sequence[str]]) -> dict[str, str] | None:
     """Return what the speakers are: by words that are known, else by the other side, else by who begins."""
     meant = {name: role for name in names if (role := _known(name)) is not None}
     left = [name for name in names if name not in meant]
@@ -119,9 +117,7 @@ def _known(name: str) -> str | None:
     return "tool" if said & {"tool", "function", "observation", "environment"} else None
 
 
-def _exchanges(
-    lists: Sequence[Sequence[Any]], keys: Sequence[str]
-) -> tuple[str, str] | None:
+def _exchanges(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> tuple[str, str] | None:
     """Return the fields of a question and its answer in each object of lists; None where names do not tell."""
     texts = [k for k in keys if all(isinstance(m[k], str) for d in lists for m in d)]
     asking = [key for key in texts if asks(key) or words(key) & USERS]

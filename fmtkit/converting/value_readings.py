@@ -73,7 +73,10 @@ def _with_prompt(
     mapping: Mapping[str, str], options: Mapping[str, str], columns: ValueColumns
 ) -> Iterator[Proposal]:
     """Yield the replies with the prompt that is theirs, if there is one."""
-    taken = [*mapping.values(), *(name for name in ("response_a", "response_b") if name in columns.paths)]
+    taken = [
+        *mapping.values(),
+        *(name for name in ("response_a", "response_b") if name in columns.paths),
+    ]
     asked = columns.prompt(taken)
     if asked is not None:
         yield "judged_replies", {"prompt": asked, **mapping}, options

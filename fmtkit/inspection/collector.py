@@ -100,7 +100,7 @@ class Viewer:
         """Return the statistics of no row."""
         ends = self.checks.ends if self.checks else ()
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
-        cutting = CuttingTally(self.ladder) if self.tokenizer else None
+        cutting = CuttingTally(self.ladder) if self.tokenizer and self.ladder else None
         observed = self.observer.empty() if self.observer is not None else None
         return RowStatistics(Findings(control_tokens=tokens), cutting=cutting, observed=observed)
 

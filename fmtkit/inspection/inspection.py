@@ -132,7 +132,8 @@ def _run(
     for plugin in options.plugins:
         registry.load_plugin(plugin)
     tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
-    opened = _open(source, options)
+    # An observer asks for the rows alone: neither for other types that fit, nor for what lengths would cut.
+    opened = _open(source, options, guesses=observer is None or options.type is None)
     best = common(opened.guesses)
     first_look = _first_look(opened, best, options.type)
     if options.type is None:
@@ -154,7 +155,7 @@ def _run(
         tokenizer,
         template,
         ReplyChecks(tokenizer) if tokenizer else None,
-        tuple(sorted(set(options.max_length))) or LADDER,
+        tuple(sorted(set(options.max_length))) or (LADDER if observer is None else ()),
         _stride(opened, options.sample),
         masking,
         observer=observer,
@@ -307,7 +308,7 @@ def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeNam
     return None
 
 
-def _open(source: object, options: InspectOptions) -> Opened:
+def _open(source: object, options: InspectOptions, *, guesses: bool) -> Opened:
     # An inspection reports no hash of its sources.
     sources = tuple(open_named(source, options, "never"))
     check_places(sources, None, options)
@@ -315,12 +316,15 @@ def _open(source: object, options: InspectOptions) -> Opened:
     ignored = selected(options, whole).ignore
     samples = tuple(without(sample, ignored) for sample in whole)
     paths = [one.given for one in sources]
+    if not guesses:
+        nothing: tuple[list[Fit], ...] = tuple([] for _ in sources)
+        return Opened(sources, samples, nothing, tuple(() for _ in sources))
     fits = tuple(detection.detect(sample, options.method) for sample in samples)
-    guesses = tuple(
-        of_fits(found, sample, options, paths=paths)
-        for found, sample in zip(fits, samples, strict=True)
+    found = tuple(
+        of_fits(fitting, sample, options, paths=paths)
+        for fitting, sample in zip(fits, samples, strict=True)
     )
-    return Opened(sources, samples, fits, guesses)
+    return Opened(sources, samples, fits, found)
 
 
 def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:

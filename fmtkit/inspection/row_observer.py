@@ -1,4 +1,4 @@
-"""What looks at the rows of an inspection beside the survey, in its one pass over them, such as `fmtkit lock`."""
+"""What looks at the rows of an inspection beside the survey, in the same pass, such as `fmtkit lock`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -8,6 +8,7 @@ from fmtkit.inspection.shown_rows import Place
 from fmtkit.locking.contract import Contract
 from fmtkit.locking.lock_file import Lock, digests_of, limit_of
 from fmtkit.locking.moved_rows import Moved, moved
+from fmtkit.locking.places import HERE
 
 CHANGE, OVER, NOTE = "change", "over_budget", "note"
 PACKAGES = "library"
@@ -44,14 +45,12 @@ def changes_of(
     """Return everything that differs, changes first."""
     found: list[Change] = []
     if len(lock.datasets) != len(contracts):
-        counts = (
-            f"{len(lock.datasets)} datasets were locked, and the config names {len(contracts)} now"
-        )
+        counts = f"{len(lock.datasets)} datasets → {len(contracts)}, which the config names now"
         found.append(Change("config", CHANGE, counts))
     libraries = _libraries(lock.versions, versions)
     several = len(contracts) > 1
     for old, contract in zip(lock.datasets, contracts, strict=False):
-        name = contract.state["given"][0] if several and contract.state["given"] else None
+        name = contract.state["given"][0].removeprefix(HERE) if several else None
         own = _of_dataset(old, contract, lock.budgets, libraries)
         found += (replace(one, dataset=name) for one in own)
     if libraries:
@@ -75,7 +74,7 @@ DIGESTS = {
     "texts": ("texts", "the texts that the template writes"),
     "tokens": ("tokens", "the numbers of tokens"),
 }
-"""Digest of all rows -> what a change of it is called, and what it is of; an earlier one explains later ones."""
+"""Digest of all rows -> what a change of it is called, and what it is of; one explains those after it."""
 
 
 def _of_dataset(
@@ -157,14 +156,19 @@ def _tokenizer(old: Any, new: Any) -> Iterator[Change]:
     files = sorted({*old["files"], *new["files"]})
     differ = [name for name in files if old["files"].get(name) != new["files"].get(name)]
     for name in differ:
-        yield Change("tokenizer", CHANGE, f"tokenizer {new['path']}: {name} was changed")
+        yield Change(
+            "tokenizer", CHANGE, f"tokenizer {new['path'].removeprefix(HERE)}: {name} was changed"
+        )
     if not differ and old["path"] != new["path"]:
         words = f"tokenizer {old['path']} is {new['path']} now: its files are the same"
         yield Change("tokenizer", NOTE, words)
 
 
 def _sources(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    before, after = old["sources"], new["sources"]
+    before, after = (
+        [{**one, "path": one["path"].removeprefix(HERE)} for one in state["sources"]]
+        for state in (old, new)
+    )
     for one, other in zip(before, after, strict=False):
         if one["sha256"] == other["sha256"]:
             if one["path"] != other["path"]:

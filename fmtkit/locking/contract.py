@@ -27,6 +27,7 @@ NOT_OF_ROWS = frozenset({"type", "config", "sample", "show_mask", "rows", "loss_
 """Options of an inspection that a lock has elsewhere, or that only show something."""
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+LENGTH = "max_length"
 TEMPLATES = ("chat_template",)
 """Keys of a tokenizer's files that its ids do not depend on."""
 
@@ -62,7 +63,7 @@ def contract_of(
         "findings": _findings(inspection, options),
         "given": [places.told(one) for one in given],
         "masks": _masks(viewer),
-        "options": _options(options, places),
+        "options": _options(options, places) | _length(viewer),
         "sources": [
             {
                 "path": places.told(source.name),
@@ -125,7 +126,7 @@ def _findings(inspection: Inspection, options: Options) -> dict[str, int]:
     survey = inspection.survey
     found = {one.code: one.count for one in survey.findings}
     assert inspection.viewer is not None
-    lengths = getattr(options, "max_length", None) or inspection.viewer.masking.max_length
+    lengths = getattr(options, LENGTH, None) or inspection.viewer.masking.max_length
     if survey.cutting is not None and lengths:
         longest = lengths if isinstance(lengths, int) else max(lengths)
         cuts = [c for c in survey.cutting.cuts if c.max_length == longest and c.way == "drop"]
@@ -140,7 +141,7 @@ def _masks(viewer: RowViewer) -> dict[str, Any]:
     changed = {
         entry.name: _plain(getattr(masking, entry.name))
         for entry in fields(masking)
-        if getattr(masking, entry.name) != getattr(USUAL, entry.name)
+        if entry.name != LENGTH and getattr(masking, entry.name) != getattr(USUAL, entry.name)
     }
     return dict(sorted({**changed, **({"rule": rule} if rule else {})}.items()))
 
@@ -164,17 +165,23 @@ def _options(options: Options, places: Places) -> dict[str, Any]:
     for name, value in sorted(options.chosen().items()):
         if name not in declared or name in NOT_OF_ROWS or name in options.with_same_rows():
             continue
-        value = _plain(value)
-        if declared[name].reader is PATH and not _is_shipped(name, value):
-            value = places.told(value)
-        elif declared[name].reader is PATHS:
-            value = [places.told(one) for one in value]
-        elif json.dumps(value) != public(json.dumps(value)):
+        plain = _plain(value)
+        if json.dumps(plain) != public(json.dumps(plain)):
             raise OptionError(
                 f"{name}: looks like a secret, which a lock does not keep; leave it out"
             )
-        out[name] = value
+        if declared[name].reader is PATH and not _is_shipped(name, plain):
+            plain = places.told(plain)
+        elif declared[name].reader is PATHS:
+            plain = [places.told(one) for one in plain]
+        out[name] = plain
     return out
+
+
+def _length(viewer: RowViewer) -> dict[str, int]:
+    """Return the length at which a config cuts rows, which a lock has as an option."""
+    longest = viewer.masking.max_length
+    return {} if longest is None else {LENGTH: longest}
 
 
 def _is_shipped(name: str, value: str) -> bool:

@@ -7,6 +7,7 @@ from fmtkit.core.escaping import one_line
 from fmtkit.locking.changes import NOTE, OVER, Change
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.locking import Check
+from fmtkit.locking.places import HERE
 
 MARKS = {NOTE: "note   ", OVER: "✖ over "}
 
@@ -15,7 +16,7 @@ def of_lock(lock: Lock, path: str) -> Iterator[str]:
     """Yield what was locked, of each dataset."""
     for state in lock.datasets:
         digests = state["digests"]
-        names = ", ".join(state["given"])
+        names = ", ".join(one.removeprefix(HERE) for one in state["given"])
         yield f"{names}: {digests['table_rows']:,} rows of type {state['type']}; digests of {digests['of']}"
     yield f"wrote {public(path)}; compare with: fmtkit check {public(path)}"
 

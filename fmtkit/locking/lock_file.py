@@ -37,7 +37,7 @@ class Lock:
     versions: Mapping[str, str]
     budgets: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, str] | None = None
-    """The path and hash of the training config that names the datasets, if one does."""
+    """The path of the training config that names the datasets, if one does."""
 
     def dumps(self, name: str) -> str:
         """Return the text of the file."""

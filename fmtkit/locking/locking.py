@@ -15,7 +15,6 @@ from fmtkit.locking.changes import CHANGE, NOTE, OVER, Change, changes_of
 from fmtkit.locking.contract import (
     Contract,
     contract_of,
-    hash_of,
     options_as_read,
     options_of,
     versions_of,
@@ -23,9 +22,6 @@ from fmtkit.locking.contract import (
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.places import Places
 from fmtkit.locking.row_digests import RowDigester
-
-NOT_TAKEN = ("sample", "show_mask", "rows", "loss_budget")
-"""Options of `inspect` that only show something."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ def _lock_of(made: Sequence[Contract], budgets: Any, config: str | None, places:
     states = [one.state for one in made]
     named = None
     if config is not None:
-        named = {"path": places.told(config), "sha256": hash_of(Path(config))}
+        named = {"path": places.told(config)}
     return Lock(states, versions_of(made), budgets, named)
 
 

@@ -28,7 +28,7 @@ def moved(old: Sequence[str], every: int, rows: int, total: str, new: Digests) -
     `total` is the sum of the rows of the past.
     """
     if every == 1:
-        return _exactly(old, total, new)
+        return _exactly(old, new)
     more = new.size - rows
     same = _same_groups(old, every, rows, new)
     begin = same * every
@@ -50,7 +50,7 @@ def moved(old: Sequence[str], every: int, rows: int, total: str, new: Digests) -
     return _made(words, begin, max(end - 1, begin), new, "removed")
 
 
-def _exactly(old: Sequence[str], total: str, new: Digests) -> Moved:
+def _exactly(old: Sequence[str], new: Digests) -> Moved:
     now = new.groups(1)
     if len(old) == len(now):
         places = [i for i, (a, b) in enumerate(zip(old, now, strict=True)) if a != b]

@@ -1,4 +1,4 @@
-"""Paths of a lock: relative to its folder, so that it is the same on every machine, and without credentials."""
+"""Paths of a lock: relative to its folder, the same on every machine, and without credentials."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Places:
         path = Path(text).expanduser()
         if "://" in text or not _is_local(path):
             return public(text)
-        relative = Path(os.path.relpath(path.resolve(), self.folder.resolve())).as_posix()
+        relative = Path(os.path.relpath(path, self.folder)).as_posix()
         return relative if relative.startswith(ABOVE) else HERE + relative
 
     def found(self, text: str) -> str:

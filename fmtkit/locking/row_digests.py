@@ -1,8 +1,8 @@
-"""Digests of rows: of their canonical columns, of their texts, of their lengths, and of some rows' ids and labels.
+"""Digests of rows: of their canonical columns, texts and lengths, and of some rows' ids and labels.
 
-Ids and labels follow from a row's columns, the texts that the template writes of it, the tokenizer and the rule
-of the masks. The first two are hashed here for every row, the others by their files and settings; the lengths of
-every row, and the ids and labels of some rows, show a library that makes something else of the same inputs.
+Ids and labels follow from a row's columns, the texts that the template writes of it, the tokenizer and the
+rule of the masks. The first two are hashed here for every row, the others by their files and settings. The
+lengths of every row, and the ids and labels of some, show a library that makes something else of the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,11 +57,12 @@ class RowDigests:
 
     def whole(self) -> "Digests":
         """Return the hashes in one piece."""
-        return Digests(
-            *(_joined(parts, np.uint64) for parts in (self.rows, self.texts, self.tokens)),
-            _joined(self.records, np.int64),
-            dict(sorted(self.masks.items())),
+        rows, texts, tokens = (
+            np.concatenate([np.zeros(0, np.uint64), *parts])
+            for parts in (self.rows, self.texts, self.tokens)
         )
+        records = np.concatenate([np.zeros(0, np.int64), *self.records])
+        return Digests(rows, texts, tokens, records, dict(sorted(self.masks.items())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +121,6 @@ def digest_of_masks(masked: Sequence[Masked]) -> str:
         found.update(f"{one.side}:{len(one.ids)}:{labels}:{one.windows}:".encode())
         found.update(one.ids.astype("<i8").tobytes() + one.trained.astype("u1").tobytes())
     return found.hexdigest()[:SHORT]
-
-
-def _joined(parts: Sequence[npt.NDArray[np.generic]], kind: type[np.generic]) -> npt.NDArray:  # type: ignore[type-arg]
-    return np.concatenate([np.zeros(0, kind), *parts])
 
 
 @dataclass(frozen=True)
