@@ -5,7 +5,7 @@ from benchmark_modules import load
 
 from fmtkit.reading import native
 
-MOST_MODULES = 16
+MOST_MODULES = 18
 MOST_MODULES_OF_A_CONFIG = 22
 """Modules of checks and notes are entered for their keys alone: one names the settings of a learning-rate
 schedule, one the rows that a few steps draw, one what TRL's source refuses, by the one that follows it."""
