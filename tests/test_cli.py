@@ -589,3 +589,17 @@ def test_a_run_without_rows_shows_the_first_bad_row_and_does_not_block_the_next(
     assert done.code == 4
     assert "no place for reasoning; --allow-loss reasoning_content writes the row" in done.err
     assert run("convert", "source.jsonl", "-t", "intel", "-o", "o.parquet").code == 0
+
+
+def test_a_program_reads_an_error_as_json(run):
+    for words, kind, code in (
+        (["convert", "nothere.jsonl", "-t", "intel", "-o", "o.parquet"], "SourceError", 3),
+        (["convert", "source.jsonl", "-t", "nothing", "-o", "o.parquet"], "UnknownNameError", 2),
+        (["inspect", "source.jsonl", "--nothing"], "UsageError", 2),
+    ):
+        done: Command = run(*words, "--json")
+        assert done.code == code
+        found = json.loads(done.out)["error"]
+        assert (found["type"], found["exit_code"]) == (kind, code)
+        assert all(message in done.err for message in found["messages"])
+        assert run(*words).out == ""

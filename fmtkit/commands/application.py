@@ -5,11 +5,13 @@ classes (fmtkit.core.errors). Nothing heavy is imported before a command runs.
 """
 
 import io
+import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
@@ -224,6 +226,16 @@ def _guarded(stream: Any) -> Any:
     )
 
 
+def _say_as_json(kind: str, messages: Sequence[str], code: int) -> None:
+    """Print an error on stdout too where a program reads it: a command with --json has printed nothing else."""
+    own = list(takewhile(lambda word: word != "--", sys.argv[1:]))
+    if "--json" not in own or sys.stdout is None:
+        return
+    error = {"type": kind, "messages": list(messages), "exit_code": code}
+    sys.stdout.write(f"{json.dumps({'error': error}, ensure_ascii=False)}\n")
+    sys.stdout.flush()
+
+
 def run() -> None:
     """Run the command line; every expected error is one line on stderr and an exit code."""
     warnings.showwarning = _show_warning
@@ -243,11 +255,13 @@ def run() -> None:
         sys.exit(code)
     except UsageError as error:
         error.show()
+        _say_as_json("UsageError", [error.format_message()], error.exit_code)
         sys.exit(error.exit_code)
     except FmtkitError as error:
         first, *more = error.shown
         for line in (f"fmtkit: {first}", *more):
             say(line)
+        _say_as_json(type(error).__name__, error.lines, error.exit_code)
         sys.exit(error.exit_code)
     except typer.Abort as stop:
         raise KeyboardInterrupt from stop
