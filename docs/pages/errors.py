@@ -21,7 +21,7 @@ HEAD = f"""\
 | 4 | not one row could be converted (quarantine and report are written), or `validate` found no rows |
 | 130 | interrupted; a folder can be resumed with `--resume` |
 
-With `--json` an error is an object on stdout too: `{"error": {"type": "SourceError", "messages": [...], "exit_code": 3}}`.
+With `--json` an error is an object on stdout too: `{{"error": {{"type": "SourceError", "messages": [...], "exit_code": 3}}}}`.
 
 An error is one line on stderr: what is wrong, where, and what to do next. Mistakes of the user
 give no traceback. A traceback is a bug in fmtkit: please report it with the output of `fmtkit env`.
