@@ -24,7 +24,7 @@ DOCUMENTS = Path(__file__).parents[1] / "fixtures" / "trl" / "documents"
 RECIPES = DOCUMENTS.with_name("recipes")
 """Configs in the shape of public recipes, named in the same way."""
 REQUIRED = ("output_dir", "reward_funcs")
-METHODS = ("sft", "dpo", "reward", "kto", "grpo", "rloo")
+METHODS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "distillation")
 MODEL = "model_name_or_path: Qwen/Qwen2.5-0.5B\n"
 PAIRS = MODEL + "dataset_name: trl-lib/ultrafeedback_binarized\n"
 NOTE = "the file is TRL's by its keys"

@@ -29,6 +29,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "rloo": ("prompts", REWARDED),
     "gmpo": ("prompts", REWARDED),
     "sdft": ("prompts", {"max_completion_length": 4, "num_generations": 1}),
+    "distillation": (
+        "prompts",
+        {"max_completion_length": 4, "teacher_model_name_or_path": "teacher"},
+    ),
     "gold": ("chats", {"max_completion_length": 4, "teacher_model_name_or_path": "teacher"}),
 }
 

@@ -9,7 +9,7 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.schema import made_from
 from pages.markdown import NOTICE, code, table
 
-METHODS = ("sft", "dpo", "kto", "reward", "grpo", "rloo")
+METHODS = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 """The scripts of TRL: `trl sft`, ..."""
 CLASSES = ("trl.scripts.grpo:GRPOScriptArguments", "trl:DatasetMixtureConfig", "trl:ModelConfig")
 """The classes whose fields its scripts read beside the config class of the trainer."""
@@ -17,7 +17,7 @@ CLASSES = ("trl.scripts.grpo:GRPOScriptArguments", "trl:DatasetMixtureConfig", "
 _HEAD = """
 # Coming from TRL
 
-The config of `trl sft|dpo|kto|reward|grpo|rloo --config FILE` is read as it is:
+The config of `trl sft|dpo|kto|reward|grpo|rloo|distillation --config FILE` is read as it is:
 
 ```sh
 fmtkit train config.yaml --method dpo --dry-run   # the plan: where each key goes, and what still differs
