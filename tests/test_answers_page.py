@@ -233,3 +233,17 @@ def test_the_same_answers_give_the_same_page(page):
     rows = [answer(step, number) for step in range(1, 61) for number in range(GROUP)]
     again = samples_page.render("<b>run & co", rows, "of the 8 newest logs, and of 52 before them")
     assert again == page.read_text(encoding="utf-8")
+
+
+def test_samples_that_nothing_rewards_speak_of_no_reward(browser, tmp_path):
+    sample = {"step": 2, "prompt": "red", "completion": "apple", "tokens": 2, "cut": True}
+    rows = [sample | {"extra/reference": "river"}] * 2
+    run = tmp_path / "run"
+    run.mkdir()
+    samples_page.write(run, rows, "of one log")
+    browser.open(run / samples_page.PAGE)
+    assert "river" in shown(browser)
+    assert "reward" not in browser.run("document.body.innerText")
+    texts = "[...document.querySelectorAll('#value option, #state option')].map(o => o.textContent)"
+    assert browser.run(texts) == ["length in tokens", "all", "cut off"]
+    assert fill(browser, state="cut").startswith("2 of 2")

@@ -308,3 +308,43 @@ def test_text_that_no_message_can_hold_beside_messages_is_one_line(tmp_path, cha
     _, _, trainer = of_fmtkit("dpo", str(model), [TEXTS["dpo"]], alone)
     expected = of_trl("dpo", str(model), TEXTS["dpo"], tmp_path)
     assert made(trainer.train_dataset) == made(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpo", "cpo"])
+def test_a_model_of_text_is_tried_with_the_bos_of_its_training(tmp_path, chatting, method):
+    """Its tokenizer has a template, by which none of its rows was rendered."""
+    import fmtkit
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in TEXTS["dpo"]))
+    keys = {
+        "base_model": chatting,
+        "rl": method,
+        "output_dir": str(tmp_path / "run"),
+        "datasets": [{"path": str(rows)}],
+        **tiny.STEP,
+    }
+    fmtkit.train({**keys, "max_steps": 1})
+    run = tmp_path / "run"
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(run / "model")
+    assert tokenizer.chat_template == tiny.TEMPLATE
+    asked = tokenizer("big red", return_tensors="pt")
+    assert asked["input_ids"][0, 0] == tokenizer.bos_token_id
+    model = AutoModelForCausalLM.from_pretrained(run / "model")
+    written = model.generate(**asked, max_new_tokens=4, do_sample=False)[
+        0, asked["input_ids"].shape[1] :
+    ]
+    trial = fmtkit.try_run(str(run), prompt=["big red"], max_new_tokens=4)
+    (item,) = trial.items
+    assert item.trained["tokens"] == len(written)
+    assert item.trained["answer"] == tokenizer.decode(written).removesuffix(END)
+    pairs = fmtkit.try_run(str(run), data=str(rows))
+    (first, *_) = pairs.items
+    ids = shown(TEXTS["dpo"][0], method, tokens.load(chatting))
+    length = (
+        ids["chosen_ids"] if method == "dpo" else [i for i in ids["chosen_labels"] if i != -100]
+    )
+    assert first.trained["chosen"]["tokens"] == len(length)

@@ -6,17 +6,21 @@
   const groups = new Map();
   index.forEach((entry, i) => groups.set(entry[GROUP], [...(groups.get(entry[GROUP]) ?? []), i]));
 
+  /* Samples of a run that learns from given replies have no rewards. */
+  const rewarded = names.length > 0;
+
   document.title = `${title} – answers`;
   byId("title").textContent = title;
-  byId("subtitle").textContent = `${counted(index.length, "answer")} of a run with ${names.length === 1 ? "its reward" : "their rewards"}`;
+  byId("subtitle").textContent = `${counted(index.length, "answer")} of a run${rewarded ? ` with ${names.length === 1 ? "its reward" : "their rewards"}` : ""}`;
   byId("rows-how").textContent = `They are ${how}.`;
 
   /* What answers are chosen and ordered by: [name, value of an entry or null]. */
-  const values = [["reward", (entry) => entry[REWARD]],
+  const values = [...(rewarded ? [["reward", (entry) => entry[REWARD]],
     ...(names.length > 1 ? names.map((name, k) => [`reward ${name}`, (entry) => entry[REWARDS][k]]) : []),
     ["advantage", (entry) => entry[ADVANTAGE]],
-    ["size of the advantage", (entry) => entry[ADVANTAGE] === null ? null : Math.abs(entry[ADVANTAGE])],
+    ["size of the advantage", (entry) => entry[ADVANTAGE] === null ? null : Math.abs(entry[ADVANTAGE])]] : []),
     [`length in ${unit}`, (entry) => entry[SIZE]]];
+  if (!rewarded) byId("state").querySelectorAll("option").forEach((one) => ["", "cut"].includes(one.value) || one.remove());
   byId("value").append(...values.map(([name], k) => h("option", { value: k }, name)));
   const valueOf = (i) => values[Number(byId("value").value)][1](index[i]);
 
@@ -45,7 +49,8 @@
   const flags = (entry) => [entry[MASKED] === null ? null : `masked: ${entry[MASKED]}`, entry[CUT] ? "cut off" : null].filter(Boolean).join(", ");
   function item(i) {
     const entry = index[i], advantage = entry[ADVANTAGE] === null ? "" : ` · advantage ${figure(entry[ADVANTAGE])}`;
-    return [[`step ${number(entry[STEP])} · reward ${figure(entry[REWARD])}${advantage} · ${counted(entry[SIZE], unit.slice(0, -1))} `,
+    const reward = rewarded ? ` · reward ${figure(entry[REWARD])}` : "";
+    return [[`step ${number(entry[STEP])}${reward}${advantage} · ${counted(entry[SIZE], unit.slice(0, -1))} `,
       marks(entry) ? h("span", { class: "flag" }, marks(entry)) : null], entry[TITLE]];
   }
 
@@ -56,13 +61,13 @@
   }
   function draw(i, row) {
     const entry = index[i], group = groups.get(entry[GROUP]), place = group.indexOf(i);
-    const facts = [["reward", figure(entry[REWARD])], ["advantage", figure(entry[ADVANTAGE])], ["length", counted(entry[SIZE], unit.slice(0, -1))], ...Object.entries(row.extra)];
+    const facts = [...(rewarded ? [["reward", figure(entry[REWARD])], ["advantage", figure(entry[ADVANTAGE])]] : []), ["length", counted(entry[SIZE], unit.slice(0, -1))], ...Object.entries(row.extra)];
     return [
       h("h3", {}, `Step ${number(entry[STEP])}, answer ${place + 1} of ${group.length} to this prompt`),
       flags(entry) ? h("p", { class: "note" }, ...textNodes(flags(entry))) : "",
       h("dl", { class: "details" }, facts.flatMap(([name, text]) => [h("dt", {}, ...textNodes(name)), h("dd", {}, ...textNodes(text))])),
       names.length > 1 ? table(["reward function", "reward"], names.map((name, k) => [name, figure(entry[REWARDS][k])]), [1]) : "",
-      group.length > 1 ? h("p", { class: "places" }, "Rewards of the group: ", group.map((other) =>
+      rewarded && group.length > 1 ? h("p", { class: "places" }, "Rewards of the group: ", group.map((other) =>
         h("button", { type: "button", "aria-current": other === i ? "true" : null, "aria-label": `answer ${group.indexOf(other) + 1}, reward ${figure(index[other][REWARD])}`, onclick: () => answers.choose(other) }, figure(index[other][REWARD])))) : "",
       h("div", { class: "sides" }, h("section", { "aria-label": "prompt" }, h("h3", {}, "Prompt"), turns(row.prompt)),
         h("section", { "aria-label": "answer" }, h("h3", {}, "Answer"), turns(row.completion))),
