@@ -251,7 +251,12 @@ def check_slices(plan: Plan) -> Iterator[Problem]:
         )
 
 
-@check_config("mixture", "config", "shares of a mixture that not every dataset has")
+@check_config(
+    "mixture",
+    "config",
+    "shares of a mixture that not every dataset has",
+    keys=("datasets.mixture_share",),
+)
 def check_mixture(plan: Plan) -> Iterator[Problem]:
     """Yield datasets without a share of the mixture that others have, or with a size beside it."""
     shares = {one.name: one.entry.get("mixture_share") for one in plan.datasets}

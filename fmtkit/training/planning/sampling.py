@@ -28,7 +28,12 @@ def answers(runner: Runner) -> bool:
     return runner.head == "causal" and bool(runner.mask)
 
 
-@check_config(KEY, "config", "`generate_samples` for methods and launches that it is not for")
+@check_config(
+    KEY,
+    "config",
+    "`generate_samples` for methods and launches that it is not for",
+    keys=(KEY,),
+)
 def find_unsampled(plan: Plan) -> Iterator[str]:
     """Yield why no samples can be made during the run."""
     config = plan.config
