@@ -133,6 +133,9 @@ def test_a_changed_row_is_named_with_its_line_and_its_source(place):
     found = place.check()
     change = first(found, "data")
     assert (found.exit_code, change.row, change.last_row, change.line) == (1, 16, 16, 17)
+    # Also if the texts of all rows are other ones.
+    again = first(place.check(chat_template="llama3"), "data")
+    assert (again.row, again.message) == (16, change.message)
     assert change.message == f"1 row was changed; the first is row 16 ({change.source}:17)"
     assert change.causes == ("source chats.jsonl has other bytes",)
 
@@ -174,9 +177,9 @@ def test_other_bytes_with_the_same_rows_are_a_note(place):
     turned = [
         {"messages": [dict(reversed(m.items())) for m in row["messages"]]} for row in place.rows()
     ]
-    place.data.write_text("".join(json.dumps(row, indent=None) + " \n" for row in turned))
+    place.data.write_text("".join(json.dumps(row) + " \n\n" for row in turned))
     found = place.check()
-    assert (named(found), found.exit_code) == ([("data", "note")], 0)
+    assert (named(found), found.exit_code) == ([("data", "note"), ("count", "note")], 0)
     message = "source chats.jsonl has other bytes: its rows are the same"
     assert found.changes[0].message == message
 
@@ -423,7 +426,7 @@ def test_a_lock_is_the_same_whatever_the_workers_the_folder_and_the_time(tmp_pat
 
 
 def test_a_lock_of_many_rows_stays_small(large):
-    assert large.lock.stat().st_size < 10_000
+    assert large.lock.stat().st_size < 15_000
 
 
 def test_the_lock_is_sorted_yaml_that_says_what_its_digests_are_of(place):

@@ -189,8 +189,12 @@ def _rows(old: Mapping[str, Any], contract: Contract) -> Change | None:
     for name, (what, of) in DIGESTS.items():
         if was.get(name) != now.get(name) and {name} <= was.keys() & now.keys():
             within = old["within"]
-            every, groups = within["every"], [*digests_of(within["groups"])]
-            found = moved(groups, every, was["table_rows"], was["sum"], contract.digests)
+            kind = "rows" if name == "rows" else "texts"
+            hashes = contract.digests.rows if name == "rows" else contract.digests.written
+            # Texts are in the order of their rows, which are the same.
+            total = was["sum"] if name == "rows" else ""
+            groups = [*digests_of(within[kind])]
+            found = moved(groups, within["every"], was["table_rows"], total, hashes)
             return _placed(what, found, of if name != "rows" else "", contract)
     return _of_masks(old["within"], contract.state["within"], contract)
 
@@ -252,7 +256,8 @@ def _counts(
     for name in sorted({*before, *after}):
         if before.get(name, 0) != after.get(name, 0):
             # Of the same rows a library may count something else, or something more.
-            severity = NOTE if rows_same and libraries and "." in name else CHANGE
+            is_note = rows_same and (name == "blank_lines" or (libraries and "." in name))
+            severity = NOTE if is_note else CHANGE
             yield Change(
                 "count", severity, f"{name}: {before.get(name, 0):,} → {after.get(name, 0):,} rows"
             )
