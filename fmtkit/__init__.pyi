@@ -169,6 +169,7 @@ def lock(
     type: str | None = ...,
     *,
     overwrite: bool = ...,
+    row_digests: bool = ...,
     method: str | None = ...,
     chat_template: str | Path | None = ...,
     tokenizer: str | Path | None = ...,

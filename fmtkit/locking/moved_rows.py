@@ -1,12 +1,15 @@
 """Which rows changed, as far as the digests of groups of rows can tell: between which rows, and how."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
+import numpy.typing as npt
 
 from fmtkit.locking.row_digests import Hashes, group_of, groups_of, sum_of
+from fmtkit.locking.row_files import Shorts, short
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ def moved(old: Sequence[str], every: int, rows: int, total: str, new: Hashes) ->
     There were `rows` rows, and the sum of their hashes was `total`.
     """
     if every == 1:
-        return _exactly(old, new)
+        return _compared(old, groups_of(new, 1), 0, new)
     more = len(new) - rows
     same = _same_groups(old, every, rows, new)
     begin = same * every
@@ -50,27 +53,51 @@ def moved(old: Sequence[str], every: int, rows: int, total: str, new: Hashes) ->
     return _made(words, begin, max(end - 1, begin), new, "removed")
 
 
-def _exactly(old: Sequence[str], new: Hashes) -> Moved:
-    now = groups_of(new, 1)
+MOST_COMPARED = 4_000
+"""Rows between the first and the last that differ, up to which those that moved are told from others."""
+
+
+def moved_exactly(old: Shorts, new: Hashes) -> Moved:
+    """Compare the digests of all rows of the past with the rows of today."""
+    now = short(new)
+    size = min(len(old), len(now))
+    begin = _first_true(old[:size] != now[:size])
+    tail = _first_true(old[::-1][: size - begin] != now[::-1][: size - begin])
+    before, after = old[begin : len(old) - tail], now[begin : len(now) - tail]
+    if max(len(before), len(after)) <= MOST_COMPARED or len(old) == len(now):
+        return _compared(before.tolist(), after.tolist(), begin, new)
+    more = len(now) - len(old)
+    words = f"{_rows(abs(more))} {'added' if more > 0 else 'removed'}, and others were changed"
+    return _made(words, begin, begin, new, "changed")
+
+
+def _first_true(flags: npt.NDArray[np.bool_]) -> int:
+    """Return the place of the first true value; the size where there is none."""
+    return int(np.argmax(flags)) if flags.any() else len(flags)
+
+
+def _compared(old: Sequence[object], now: Sequence[object], begin: int, new: Hashes) -> Moved:
+    """Compare rows one by one; the first of them is row `begin`."""
     if len(old) == len(now):
         places = [i for i, (a, b) in enumerate(zip(old, now, strict=True)) if a != b]
-        if sorted(old) == sorted(now):
+        place = begin + places[0]
+        if Counter(old) == Counter(now):
             words = f"the same rows are in another order ({_rows(len(places))} moved)"
-            return _made(words, places[0], places[0], new, "reordered")
-        if len(places) <= max(1, len(now) // 2):
-            return _made(f"{_rows(len(places))} changed", places[0], places[0], new, "changed")
+            return _made(words, place, place, new, "reordered")
+        if len(old) > MOST_COMPARED or len(places) <= max(1, len(now) // 2):
+            return _made(f"{_rows(len(places))} changed", place, place, new, "changed")
     found = SequenceMatcher(None, old, now, autojunk=False).get_opcodes()
     steps = [step for step in found if step[0] != "equal"]
-    added = sum(end - begin for _, _, _, begin, end in steps)
-    removed = sum(end - begin for _, begin, end, _, _ in steps)
+    added = sum(end - first for _, _, _, first, end in steps)
+    removed = sum(end - first for _, first, end, _, _ in steps)
     both = min(added, removed)
     said = (
-        _rows(count) + " " + word
+        f"{_rows(count)} {word}"
         for count, word in ((both, "changed"), (added - both, "added"), (removed - both, "removed"))
         if count
     )
     kind = "changed" if both else "added" if added else "removed"
-    place = steps[0][3]
+    place = begin + steps[0][3]
     return _made(", ".join(said), place, place, new, kind)
 
 
