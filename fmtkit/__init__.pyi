@@ -172,6 +172,7 @@ def lock(
     type: str | None = ...,
     *,
     overwrite: bool = ...,
+    row_digests: bool = ...,
     method: str | None = ...,
     chat_template: str | Path | None = ...,
     tokenizer: str | Path | None = ...,

@@ -242,6 +242,7 @@ def lock(
     type: str | None = None,
     *,
     overwrite: bool = False,
+    row_digests: bool = False,
     options: InspectOptions,
 ) -> "Lock":
     """Write what a dataset is into a small file for git, which `check` compares later.
@@ -251,6 +252,7 @@ def lock(
         out: The lock to write, such as `data.lock`.
         type: As in `convert`; None for the type that fits best.
         overwrite: Whether a lock at `out` is replaced; its budgets are kept.
+        row_digests: Whether the digest of every row is written beside it, as OUT.rows.
 
     Returns:
         The lock: its `datasets`, `budgets` and `versions`.
@@ -265,7 +267,7 @@ def lock(
     """
     from fmtkit.locking.locking import lock as write_lock
 
-    return write_lock(source, out, options, overwrite=overwrite)
+    return write_lock(source, out, options, overwrite=overwrite, row_digests=row_digests)
 
 
 @keywords(InspectOptions, without=(*NOT_OF_A_LOCK, "config"))

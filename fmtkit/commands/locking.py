@@ -24,6 +24,13 @@ def lock(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a lock; its budgets are kept.")
     ] = False,
+    row_digests: Annotated[
+        bool,
+        typer.Option(
+            "--row-digests",
+            help="Write the digest of every row beside it, as OUT.rows: 4 bytes each.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
@@ -40,7 +47,9 @@ def lock(
     if out is None:
         raise OptionError("-o is missing: name the lock to write, such as -o data.lock")
     with session(), progress(shown=not (quiet or no_progress)) as watch:
-        found = write_lock(source or [], out, options, overwrite=overwrite, watch=watch)
+        found = write_lock(
+            source or [], out, options, overwrite=overwrite, row_digests=row_digests, watch=watch
+        )
     if not quiet:
         for line in listings.of_lock(found, out):
             say(line)

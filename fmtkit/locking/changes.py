@@ -7,8 +7,9 @@ from typing import Any
 from fmtkit.inspection.shown_rows import Place
 from fmtkit.locking.contract import Contract
 from fmtkit.locking.lock_file import Lock, digests_of, limit_of
-from fmtkit.locking.moved_rows import Moved, moved
+from fmtkit.locking.moved_rows import Moved, moved, moved_exactly
 from fmtkit.locking.places import HERE
+from fmtkit.locking.row_files import RowFile, Shorts
 
 CHANGE, OVER, NOTE = "change", "over_budget", "note"
 PACKAGES = "library"
@@ -40,18 +41,21 @@ class Change:
 
 
 def changes_of(
-    lock: Lock, contracts: Sequence[Contract], versions: Mapping[str, str]
+    lock: Lock,
+    contracts: Sequence[Contract],
+    versions: Mapping[str, str],
+    beside: Sequence[RowFile],
 ) -> list[Change]:
-    """Return everything that differs, changes first."""
+    """Return everything that differs, changes first; `beside` are the files of digests of every row."""
     found: list[Change] = []
     if len(lock.datasets) != len(contracts):
         counts = f"{len(lock.datasets)} datasets → {len(contracts)}, which the config names now"
         found.append(Change("config", CHANGE, counts))
     libraries = _libraries(lock.versions, versions)
     several = len(contracts) > 1
-    for old, contract in zip(lock.datasets, contracts, strict=False):
+    for old, contract, digests in zip(lock.datasets, contracts, beside, strict=False):
         name = contract.state["given"][0].removeprefix(HERE) if several else None
-        own = _of_dataset(old, contract, lock.budgets, libraries)
+        own = _of_dataset(old, contract, lock.budgets, libraries, digests)
         found += (replace(one, dataset=name) for one in own)
     if libraries:
         rows_same = not any(one.what in DIGESTS for one in found)
@@ -82,11 +86,12 @@ def _of_dataset(
     contract: Contract,
     budgets: Mapping[str, Any],
     libraries: Sequence[str],
+    beside: RowFile,
 ) -> Iterator[Change]:
     new = contract.state
     settings = [*_settings(old, new)]
     sources = [*_sources(old, new)]
-    found = _rows(old, contract)
+    found = _rows(old, contract, beside.digests)
     rows_same = found is None
     yield from settings
     if rows_same:
@@ -100,6 +105,10 @@ def _of_dataset(
         ]
         yield from (one for one in sources if one.what == "source")
         yield replace(found, causes=tuple(causes))
+        if beside.problem:
+            yield Change(
+                "data", NOTE, f"{beside.problem}: only the stretch of the first change is known"
+            )
     yield from _counts(old, new, libraries, rows_same=rows_same)
     yield from _findings(old, new, budgets, rows_same=rows_same)
     yield from _budgets(new, budgets)
@@ -183,14 +192,20 @@ def _sources(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]
         yield Change("data", CHANGE, f"source {one['path']} is new")
 
 
-def _rows(old: Mapping[str, Any], contract: Contract) -> Change | None:
+def _rows(old: Mapping[str, Any], contract: Contract, beside: Shorts | None) -> Change | None:
     """Return the first row that changed, and in what; None where none did."""
     was, now = old["digests"], contract.state["digests"]
     for name, (what, of) in DIGESTS.items():
         if was.get(name) != now.get(name) and {name} <= was.keys() & now.keys():
             within = old["within"]
-            every, groups = within["every"], [*digests_of(within["groups"])]
-            found = moved(groups, every, was["table_rows"], was["sum"], contract.digests)
+            kind = "rows" if name == "rows" else "texts"
+            hashes = contract.digests.rows if name == "rows" else contract.digests.written
+            # Texts are in the order of their rows, which are the same.
+            total = was["sum"] if name == "rows" else ""
+            groups = [*digests_of(within[kind])]
+            if name == "rows" and beside is not None:
+                return _placed(what, moved_exactly(beside, hashes), "", contract)
+            found = moved(groups, within["every"], was["table_rows"], total, hashes)
             return _placed(what, found, of if name != "rows" else "", contract)
     return _of_masks(old["within"], contract.state["within"], contract)
 
@@ -252,7 +267,8 @@ def _counts(
     for name in sorted({*before, *after}):
         if before.get(name, 0) != after.get(name, 0):
             # Of the same rows a library may count something else, or something more.
-            severity = NOTE if rows_same and libraries and "." in name else CHANGE
+            is_note = rows_same and (name == "blank_lines" or (libraries and "." in name))
+            severity = NOTE if is_note else CHANGE
             yield Change(
                 "count", severity, f"{name}: {before.get(name, 0):,} → {after.get(name, 0):,} rows"
             )

@@ -18,7 +18,7 @@ from fmtkit.inspection.masking import DEFAULT_RULES, USUAL
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.locking.lock_file import lines_of
 from fmtkit.locking.places import Places
-from fmtkit.locking.row_digests import Digests, RowDigests, digest_of
+from fmtkit.locking.row_digests import Digests, RowDigests, digest_of, groups_of, sum_of
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -100,7 +100,7 @@ def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
     """Return the digests of all rows, and what they are of."""
     found: dict[str, Any] = {
         "rows": digest_of(digests.rows),
-        "sum": digests.sum,
+        "sum": sum_of(digests.rows),
         "table_rows": digests.size,
         "texts": digest_of(digests.texts),
     }
@@ -115,7 +115,11 @@ def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
 def _within(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
     """Return digests of groups of rows, and of some rows' ids and labels, by which a change is found."""
     every = digests.every()
-    found: dict[str, Any] = {"every": every, "groups": lines_of(digests.groups(every))}
+    found: dict[str, Any] = {
+        "every": every,
+        "rows": lines_of(groups_of(digests.rows, every)),
+        "texts": lines_of(groups_of(digests.written, every)),
+    }
     if viewer.tokenizer is None:
         return found
     masks = [f"{row}:{digest}" for row, digest in digests.masks.items()]

@@ -10,7 +10,7 @@ from fmtkit.core.credentials import public
 from fmtkit.core.errors import OptionError
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
-from fmtkit.locking import lock_file
+from fmtkit.locking import lock_file, row_files
 from fmtkit.locking.changes import CHANGE, NOTE, OVER, Change, changes_of
 from fmtkit.locking.contract import (
     Contract,
@@ -63,9 +63,12 @@ def lock(
     options: InspectOptions,
     *,
     overwrite: bool = False,
+    row_digests: bool = False,
     watch: Watch | None = None,
 ) -> Lock:
     """Write the state of sources, or of a config's datasets, to `out`.
+
+    With `row_digests` the digest of every row is written beside it, as OUT.rows.
 
     Raises:
         OutputExistsError: if `out` exists, and is no lock or `overwrite` is not set.
@@ -82,9 +85,16 @@ def lock(
         made = _of_config(options.config, options, places, sources, watch)
     else:
         made = [_of_sources(_named(sources), options, places, watch)]
+    if row_digests:
+        _write_beside(path, made)
     found = _lock_of(made, budgets, options.config, places)
     lock_file.write(path, found)
     return found
+
+
+def _write_beside(path: Path, made: Sequence[Contract]) -> None:
+    for number, one in enumerate(made):
+        row_files.write(path, number, one.state, one.digests.rows)
 
 
 def check(
@@ -118,8 +128,11 @@ def check(
         given = replace(options_of(state, places), **chosen)
         named = [*data] if data else [places.found(one) for one in state["given"]]
         made = [_of_sources(named, given, places, watch)]
+    beside = [row_files.read(lock_path, one) for one in old.datasets]
+    changes = changes_of(old, made, versions_of(made), beside)
+    if any("beside" in one["within"] for one in old.datasets) and update:
+        _write_beside(lock_path, made)
     new = _lock_of(made, old.budgets, config, places)
-    changes = changes_of(old, made, new.versions)
     if update and new.dumps(lock_path.name) != lock_path.read_text(encoding="utf-8"):
         lock_file.write(lock_path, new)
     rows = sum(one.state["digests"]["table_rows"] for one in made)

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 MOST_GROUPS = 2_000
-"""Groups of rows whose digests a lock lists, of 9 bytes each."""
+"""Groups of rows whose digests a lock lists, of 9 bytes each, of rows and of texts."""
 SHORT = 8
 """Hexadecimal digits of the digest of a group, or of one row's ids and labels."""
 NOTHING = "-"
@@ -76,21 +76,15 @@ class Digests:
     masks: Mapping[int, str]
 
     @cached_property
-    def whole(self) -> Hashes:
-        """Return one hash of each row: of its columns, its texts and its lengths."""
-        both: Hashes = (self.rows * MIX) ^ self.texts
-        mixed: Hashes = both * MIX + self.tokens
+    def written(self) -> Hashes:
+        """Return one hash of each row's texts and lengths."""
+        mixed: Hashes = (self.texts * MIX) ^ self.tokens
         return mixed
 
     @property
     def size(self) -> int:
         """Count the rows."""
         return len(self.rows)
-
-    @property
-    def sum(self) -> str:
-        """Return the sum of the hashes of columns, which does not depend on the order of the rows."""
-        return f"{int(self.rows.sum(dtype=np.uint64)):016x}"
 
     def every(self) -> int:
         """Return how many rows share a digest, so that a lock stays small: 1, 10, 100, ..."""
@@ -99,13 +93,20 @@ class Digests:
             rows *= 10
         return rows
 
-    def groups(self, every: int) -> list[str]:
-        """Return the digest of each group of rows."""
-        return [self.group(first, first + every) for first in range(0, self.size, every)]
 
-    def group(self, first: int, last: int) -> str:
-        """Return the digest of the rows from `first` to the one before `last`."""
-        return digest_of(self.whole[max(first, 0) : last])[:SHORT]
+def sum_of(hashes: Hashes) -> str:
+    """Return the sum of hashes, which does not depend on their order."""
+    return f"{int(hashes.sum(dtype=np.uint64)):016x}"
+
+
+def groups_of(hashes: Hashes, every: int) -> list[str]:
+    """Return the digest of each group of rows."""
+    return [group_of(hashes, first, first + every) for first in range(0, len(hashes), every)]
+
+
+def group_of(hashes: Hashes, first: int, last: int) -> str:
+    """Return the digest of the rows from `first` to the one before `last`."""
+    return digest_of(hashes[first:last])[:SHORT]
 
 
 def digest_of(hashes: Hashes) -> str:
