@@ -28,6 +28,7 @@ REPLIES = frozenset({
     "assistant", "continuation", "option", "translation", "message", "text", "out", "sample", "rollout",
     "draft", "result",
 })  # fmt: skip
+WORSE = frozenset({"loser", "worse", "worst", "losing", "rejected"})
 SAID = frozenset({"answer", "response", "output", "completion", "reply", "generation", "candidate"})
 """Those of them that say what a model replied."""
 WINNERS = (
@@ -119,6 +120,8 @@ def _judged(
         found_scores = {"score_a": one.names[0], "score_b": one.names[1]}
         return found_scores, {"lower": "true"} if is_lower else {}
     for name in beside:
+        if {*words_of(name)} & NEGATIONS or side_of(name) < 0 or {*words_of(name)} & WORSE:
+            continue
         told = _told(columns[name], replies, is_named=is_named)
         models = {} if told is not None else _models(columns[name], every, columns)
         if told is not None or models:

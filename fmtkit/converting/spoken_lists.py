@@ -11,7 +11,15 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from fmtkit.converting.bound_column import EACH, Row
-from fmtkit.converting.known_words import INSTRUCTING, MODELS, TURN_WORDS, USERS
+from fmtkit.converting.known_words import (
+    ID_WORDS,
+    INSTRUCTING,
+    MODEL_WORDS,
+    MODELS,
+    NO_ANSWERS,
+    TURN_WORDS,
+    USERS,
+)
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import asks, replies
 from fmtkit.converting.value_columns import ValueColumns, fields_of, words
@@ -19,6 +27,11 @@ from fmtkit.core.message_keys import ROLES
 
 Proposal = tuple[str, dict[str, str], dict[str, str]]
 MOST_SPEAKERS = 4
+NO_DIALOGS = NO_ANSWERS | frozenset({
+    "response", "answer", "completion", "candidate", "reply", "generation", "output", "rating", "example", "demo",
+    "shot", "case", "annotation",
+})  # fmt: skip
+"""Words in the names of lists of several replies to the same, and of tests."""
 ALTERNATING = 0.7
 """Share of turns that another speaker follows, from which on two speak in turn."""
 LONGER = 1.5
@@ -28,7 +41,8 @@ LONGER = 1.5
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
     """Yield the types that read lists of turns, their columns and options."""
     for path, held in columns.lists.items():
-        lists = held if EACH not in path else []
+        is_told = EACH not in path and not words(path) & NO_DIALOGS and len(held) > 1
+        lists = held if is_told else []
         keys = fields_of(lists)
         turns = _turns(lists, keys)
         if turns is not None:
@@ -49,7 +63,8 @@ def _turns(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> dict[str, str
     """Return the options by which lists of objects are read as turns; None where they are none."""
     if not lists:
         return None
-    speakers = {k: s for k in keys if (s := _roles([[m[k] for m in d] for d in lists])) is not None}
+    named = [key for key in keys if not words(key) & MODEL_WORDS]
+    speakers = {k: s for k in named if (s := _roles([[m[k] for m in d] for d in lists])) is not None}
     texts = {k: [m[k] for d in lists for m in d] for k in keys if k not in speakers}
     texts = {k: held for k, held in texts.items() if _are_texts(held)}
     if len(speakers) != 1 or not texts:
@@ -103,7 +118,7 @@ def _meanings(
     elif len(left) == 2 and len(sides) == 2:
         begins = Counter(next(n for n in d if n in left) for d in dialogs if {*d} & {*left})
         [(first, times), *_] = begins.most_common()
-        if times < ALTERNATING * sum(begins.values()):
+        if times < ALTERNATING * sum(begins.values()) or not all({*left} <= {*d} for d in dialogs):
             return None
         meant |= {name: "user" if name == first else "assistant" for name in left}
     is_whole = len(meant) == len(names) and {"user", "assistant"} <= {*meant.values()}
@@ -124,9 +139,17 @@ def _exchanges(
 ) -> tuple[str, str] | None:
     """Return the fields of a question and its answer in each object of lists; None where names do not tell."""
     texts = [k for k in keys if all(isinstance(m[k], str) for d in lists for m in d)]
+    if any(len({m[k] for d in lists for m in d}) > MOST_SPEAKERS for k in texts if _is_unread(k)):
+        return None
     asking = [key for key in texts if asks(key) or words(key) & USERS]
     saying = [key for key in texts if (replies(key) or words(key) & MODELS) and key not in asking]
     return (asking[0], saying[0]) if len(asking) == len(saying) == 1 else None
+
+
+def _is_unread(key: str) -> bool:
+    """Return whether a field of an exchange is neither what was asked nor what was answered."""
+    known = asks(key) or replies(key) or bool(words(key) & (USERS | MODELS))
+    return (not known and not words(key) & ID_WORDS) or "system" in words(key)
 
 
 def of_rows(rows: Sequence[Row]) -> Iterator[Proposal]:

@@ -4,6 +4,7 @@ What is read here is at most likely: a guess is sure only where names and values
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from fmtkit.converting import asked_readings, listed_replies, numbered_replies, spoken_lists
@@ -38,7 +39,7 @@ def fits_of(
         ]
         good = [one for one in found if not one.missing and one.sound >= TRUSTED]
         if good:
-            return good[:1]
+            return [replace(good[0], by_values=True)]
     return []
 
 
