@@ -1,4 +1,4 @@
-"""A prompt with several replies and what a judge says of them, under whatever names: `--map` tells the columns.
+"""A prompt with several replies and what a judge says of them, under any names (`--map`).
 
 The prompt is text or messages. The replies are a list, or a field of a list of objects
 (`--map 'replies=candidates[].text'`), with scores, flags or the place of the best; or they are two columns
@@ -103,7 +103,9 @@ def sided(
         Problem("null_field", "winner", ~filled(word), "no judge says who won"),
         Problem("no_preference", None, side == 0, "neither reply won"),
     )
-    return _of_sides(prompt, system, (response_a, response_b), side, problems, winner, model_a, model_b)
+    return _of_sides(
+        prompt, system, (response_a, response_b), side, problems, winner, model_a, model_b
+    )
 
 
 @converter()
@@ -139,9 +141,7 @@ def rated(
     both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
     sign = -1 if lower else 1
     scores = pl.concat_list(score_a.value * sign, score_b.value * sign)
-    return ranking(
-        _asked(prompt, system), both.depending_on(response_b, score_a, score_b), scores
-    )
+    return ranking(_asked(prompt, system), both.depending_on(response_b, score_a, score_b), scores)
 
 
 def _asked(prompt: Column, system: Column) -> Column:

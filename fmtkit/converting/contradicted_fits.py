@@ -244,7 +244,9 @@ def _overlooks_fields(found: Fit, sample: Sequence[Row]) -> bool:
         outer, _, field = path.partition(".")
         if field and "." not in field and EACH not in path:
             read.setdefault(outer, set()).add(field)
-    return any(_has_other_text([row.get(o) for row in sample], fields) for o, fields in read.items())
+    return any(
+        _has_other_text([row.get(o) for row in sample], fields) for o, fields in read.items()
+    )
 
 
 def _has_other_text(held: Sequence[Any], read: set[str]) -> bool:

@@ -67,7 +67,7 @@ from fmtkit.converting.unread_columns import (
     open_keys_of,
 )
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
-from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
+from fmtkit.core.tables import Completion, Conversation, Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import JOINED_BY, Converter
 from fmtkit.sources.marks import Fault
@@ -138,7 +138,9 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
     found = with_told_labels(_with_open(there, whole), whole)
-    return found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+    return (
+        found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
+    )
 
 
 def _leaves_more(found: Fit) -> bool:
@@ -147,7 +149,7 @@ def _leaves_more(found: Fit) -> bool:
 
 
 def _is_part(found: Fit) -> bool:
-    """Return whether a fit takes prompts or plain text for all of the rows, or each of several replies for good."""
+    """Return whether a fit takes a part for all of the rows, or each of several replies for good."""
     takes_all = found.converter.name == "sampled_replies"
     return _is_plain(found) or takes_all or not found.is_good
 
@@ -155,7 +157,8 @@ def _is_part(found: Fit) -> bool:
 def _is_plain(found: Fit) -> bool:
     """Return whether a fit takes prompts, plain text or tokens for all of the rows."""
     is_text = found.converter.required == {"text"}
-    return found.converter.makes is Prompt or is_text or needs_tokenizer(found)
+    is_prompt = found.converter.makes is Prompt and found.converter.name == "passthrough"
+    return is_prompt or is_text or needs_tokenizer(found)
 
 
 def _by_values(
@@ -163,9 +166,11 @@ def _by_values(
 ) -> list[Fit]:
     """Return the fits, before them what only the values of the columns say."""
     best = next(iter(fits), None)
+    if best is not None and best.converter.makes not in (Completion, Conversation, Prompt):
+        return [*fits]
     is_part = best is None or _is_part(best)
-    is_plain = best is None or _is_plain(best)
-    read = value_readings.fits_of(asked, sample, whole, only_judged=not is_plain)
+    kinds = (True, best is None or _is_plain(best), best is None)
+    read = value_readings.fits_of(asked, sample, whole, kinds)
     if best is not None and not is_part:
         left = {top_of(name) for name in (*best.unread, *(one.name for one in best.open))}
         read = [one for one in read if left & {top_of(path) for path in one.mapping.values()}]
@@ -432,10 +437,7 @@ def _is_less(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a column of text that a fit does not read has more of it than all that it reads."""
     if found.converter.makes is Prompt:
         return False
-    read = {
-        top_of(found.mapping.get(n, found.converter.path(n)))
-        for n in found.converter.columns
-    }
+    read = {top_of(found.mapping.get(n, found.converter.path(n))) for n in found.converter.columns}
     sizes = {
         name: sum(len(text) for row in sample for text in texts_within(row.get(name)))
         for name in _names(sample)

@@ -211,7 +211,9 @@ def words_of(name: str) -> list[str]:
 @cache
 def _words_of(name: str) -> tuple[str, ...]:
     pattern = _WORDS if name.isascii() else _ANY_WORDS
-    words = [part for word in pattern.findall(normalize("NFC", name)) for part in _parts(word.lower())]
+    words = [
+        part for word in pattern.findall(normalize("NFC", name)) for part in _parts(word.lower())
+    ]
     words = words if name.isascii() and "_" not in name else _joined(words)
     meant = [NAMES.get(word, word) for word in words]
     if meant == words:

@@ -24,29 +24,50 @@ COUNTERPARTS = (
 )  # fmt: skip
 """The words in which two names differ."""
 REPLIES = frozenset({
-    "answer", "response", "output", "completion", "reply", "generation", "solution", "summary", "candidate",
-    "assistant", "continuation", "option", "translation", "message", "text", "out", "sample", "rollout",
-    "draft", "result",
+    "answer", "response", "output", "completion", "reply", "generation", "solution", "summary",
+    "candidate", "assistant", "continuation", "option", "translation", "message", "text", "out",
+    "sample", "rollout", "draft", "result",
 })  # fmt: skip
-WORSE = frozenset({"loser", "worse", "worst", "losing", "rejected"})
-SAID = frozenset({"answer", "response", "output", "completion", "reply", "generation", "candidate"})
+NO_VERDICTS = frozenset(
+    [
+        "loser",
+        "worse",
+        "worst",
+        "losing",
+        "rejected",
+        "answer",
+        "key",
+        "solution",
+        "gold",
+        "target",
+        "id",
+        "category",
+    ]
+)
+"""Words in the names of columns that name no winner, whatever their values."""
+SAID = frozenset({
+    "answer", "response", "output", "completion", "reply", "generation", "candidate",
+})  # fmt: skip
 """Those of them that say what a model replied."""
 WINNERS = (
     "winner", "preference", "preferred", "choice", "chosen", "better", "best", "verdict", "judgment",
     "judgement", "decision", "selected", "vote", "label", "annotator", "annotation",
 )  # fmt: skip
 """Words in the name of a column that says which reply won, the plainest first."""
-TIES = frozenset({"tie", "ties", "tied", "both", "neither", "equal", "same", "draw", "none"})
+TIES = frozenset({
+    "tie", "ties", "tied", "both", "neither", "equal", "same", "draw", "none",
+})  # fmt: skip
 MOST_VOTES = 5
 MOST_MARKS, LONGEST_MARK = 9, 40
 """Most values that name a side, and most characters of one."""
 GRADES = frozenset({
-    "model", "i", "is", "better", "the", "win", "wins", "won", "preferred", "best", "slightly", "much", "significantly",
-    "strongly", "clearly", "far", "system", "side",
+    "model", "i", "is", "better", "the", "win", "wins", "won", "preferred", "best", "slightly",
+    "much", "significantly", "strongly", "clearly", "far", "system", "side",
 })  # fmt: skip
 """Words beside a side's name that say how much better it is: `A is much better`."""
 RATED = SCORE_WORDS | frozenset({
-    "grade", "quality", "elo", "point", "upvote", "vote", "like", "ranking", "helpfulness", "stars", "votes",
+    "grade", "quality", "elo", "point", "upvote", "vote", "like", "ranking", "helpfulness", "stars",
+    "votes",
 })  # fmt: skip
 """Words in the names of the scores of two replies."""
 _COMPARED = re.compile(r"\W*([ab12])\s*([>≻=~≈]+)\s*([ab12])\W*$")
@@ -89,7 +110,9 @@ def _columns(sample: Sequence[Row]) -> dict[str, list[Any]]:
     for name in names:
         held = [row.get(name) for row in sample]
         found[name] = held
-        inner = {k: 0 for value in held if isinstance(value, Mapping) for k in value if "." not in k}
+        inner = {
+            k: 0 for value in held if isinstance(value, Mapping) for k in value if "." not in k
+        }
         for key in inner if len(inner) < MOST_FIELDS and "." not in name else ():
             found[f"{name}.{key}"] = [
                 value.get(key) if isinstance(value, Mapping) else None for value in held
@@ -120,7 +143,7 @@ def _judged(
         found_scores = {"score_a": one.names[0], "score_b": one.names[1]}
         return found_scores, {"lower": "true"} if is_lower else {}
     for name in beside:
-        if {*words_of(name)} & NEGATIONS or side_of(name) < 0 or {*words_of(name)} & WORSE:
+        if {*words_of(name)} & NEGATIONS or side_of(name) < 0 or {*words_of(name)} & NO_VERDICTS:
             continue
         told = _told(columns[name], replies, is_named=is_named)
         models = {} if told is not None else _models(columns[name], every, columns)
@@ -129,13 +152,10 @@ def _judged(
     return None
 
 
-def _told(
-    values: Sequence[Any], replies: Sides, *, is_named: bool
-) -> dict[str, str] | None:
+def _told(values: Sequence[Any], replies: Sides, *, is_named: bool) -> dict[str, str] | None:
     """Return by options how the values of a column under any name say who won; None where they do not.
 
-    Both sides must win somewhere, and numbers say nothing. Letters name the sides of replies whose names differ
-    in a word for no side only where `is_named`.
+    Both sides must win somewhere, and numbers say nothing. Letters name the sides only where `is_named`.
     """
     there = [v for v in values if v is not None and v != ""]
     if not there or not all(isinstance(v, str) and len(v) <= LONGEST_MARK for v in there):
@@ -180,7 +200,9 @@ def _are_flags(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
 def _flag(value: Any) -> bool | None:
     """Return the flag that a value is, as text too: a CSV has nothing else."""
     text = str(value).strip().lower()
-    return {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}.get(text)
+    return {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}.get(
+        text
+    )
 
 
 def _ticked(flags: Sides, columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
@@ -221,7 +243,9 @@ def _are_replies(sides: Sides, columns: Mapping[str, Sequence[Any]]) -> bool:
     words = [words_of(name) for name in sides.names]
     place = [a == b for a, b in zip(*words, strict=True)].index(False)
     stem = [*words[0][:place], *words[0][place + 1 :]]
-    alike = (words_of(n) for n, values in columns.items() if n not in sides.names and _are_texts(values))
+    alike = (
+        words_of(n) for n, values in columns.items() if n not in sides.names and _are_texts(values)
+    )
     return not any(len(w) == len(words[0]) and [*w[:place], *w[place + 1 :]] == stem for w in alike)
 
 
@@ -237,7 +261,9 @@ def unjudged(sample: Sequence[Row]) -> tuple[str, str] | None:
     if replies is None or not _stems(replies.names[0]) & SAID:
         return None
     judged = _judged(replies, [*every, *_unlike(columns)], columns, is_named=True)
-    return replies.names if judged is None and next(_ballots(columns, columns), None) is None else None
+    return (
+        replies.names if judged is None and next(_ballots(columns, columns), None) is None else None
+    )
 
 
 def are_judged(sample: Sequence[Row]) -> bool:
@@ -437,7 +463,9 @@ def _options(named: Mapping[str, int | None]) -> dict[str, str] | None:
 
 def _are_letters(options: Mapping[str, str]) -> bool:
     """Return whether the type knows the values by itself."""
-    marks = ((option, mark) for option, held in options.items() for mark in held.split(BETWEEN_MARKS))
+    marks = (
+        (option, mark) for option, held in options.items() for mark in held.split(BETWEEN_MARKS)
+    )
     return all(_lettered(mark) == {"a": 1, "b": -1, "tie": 0}[option] for option, mark in marks)
 
 

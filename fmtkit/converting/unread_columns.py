@@ -373,7 +373,9 @@ def _judged(name: str, values: Sequence[Any], known: _Known, *, is_nested: bool 
         return NOTHING if _is_copy(values, known) else (TURNS, True)
     if _is_of_a_side(name, known):
         return NOTHING
-    if _is_equal(held) and (known.is_varied or sum(map(count_words, texts_within(there[0]))) < LONG):
+    if _is_equal(held) and (
+        known.is_varied or sum(map(count_words, texts_within(there[0]))) < LONG
+    ):
         return (TEXT, False) if _is_statement(there[0]) else NOTHING
     if _is_copy(values, known):
         return NOTHING

@@ -67,7 +67,7 @@ class ValueColumns:
     def open_texts(self) -> list[str]:
         """Return the columns of text that could be turns or answers: several words, that mostly differ."""
         held = open_columns(self.sample, (), beside="messages")
-        found = [one.name for one in held if one.could_be in TEXTS]
+        found = [one.name for one in held if one.could_be in TEXTS and one.name in self.paths]
         return [name for name in found if self._is_said(name)]
 
     def _is_said(self, path: str) -> bool:
@@ -82,7 +82,7 @@ class ValueColumns:
         return there if there and is_text else None
 
     def prompt(self, taken: Sequence[str]) -> str | None:
-        """Return the column that is what was asked, beside those that are taken; None where none or several are.
+        """Return the column that is what was asked, beside those taken; None where none or several are.
 
         Messages that a user ends, a text that is named so, or the only text that is left.
         """

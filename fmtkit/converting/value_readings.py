@@ -21,15 +21,16 @@ def fits_of(
     converters: Sequence[Converter],
     sample: Sequence[Row],
     whole: Sequence[Row],
-    *,
-    only_judged: bool,
+    kinds: tuple[bool, bool, bool] = (True, True, True),
 ) -> list[Fit]:
     """Return the fit of what the values say, of the strongest evidence.
 
-    `whole` are all rows at hand; `only_judged` leaves out what is no verdict on replies.
+    `whole` are all rows at hand; `kinds` says whether to look for verdicts on replies, for turns and logs,
+    and for texts that answer others.
     """
     columns = ValueColumns(sample)
-    proposed = _judged(columns) if only_judged else chain(_judged(columns), _others(columns, whole))
+    sources = (_judged(columns), _spoken(columns, whole), asked_readings.proposals(columns))
+    proposed = chain.from_iterable(s for s, wanted in zip(sources, kinds, strict=True) if wanted)
     for name, mapping, options in proposed:
         found = [
             fit(c, whole if c.rows_by else sample, mapping, options)
@@ -57,24 +58,27 @@ def _judged(columns: ValueColumns) -> Iterator[Proposal]:
         yield from _with_prompt(mapping, options, columns)
     for mapping, options in listed_replies.by_key(columns):
         for name, read, told in _with_prompt(mapping, options, columns):
-            if "response_3" in read:
-                asked = {"question": read["prompt"]}
-                read = asked | {n: path for n, path in read.items() if n != "prompt"}
-                name = "scored_replies"
-            yield name, read, told
+            if "response_3" not in read:
+                yield name, read, told
+                continue
+            replies = {n: path for n, path in read.items() if n != "prompt"}
+            yield "scored_replies", {"question": read["prompt"], **replies}, told
 
 
-def _others(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
+def _spoken(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
     yield from spoken_lists.proposals(columns)
     yield from spoken_lists.of_rows(whole)
-    yield from asked_readings.proposals(columns)
+    yield from asked_readings.logged(columns)
 
 
 def _with_prompt(
     mapping: Mapping[str, str], options: Mapping[str, str], columns: ValueColumns
 ) -> Iterator[Proposal]:
     """Yield the replies with the prompt that is theirs, if there is one."""
-    taken = [*mapping.values(), *(name for name in ("response_a", "response_b") if name in columns.paths)]
+    taken = [
+        *mapping.values(),
+        *(name for name in ("response_a", "response_b") if name in columns.paths),
+    ]
     asked = columns.prompt(taken)
     if asked is not None:
         yield "judged_replies", {"prompt": asked, **mapping}, options
