@@ -1,4 +1,4 @@
-"""A prompt with several replies and what a judge says of them, under whatever names: `--map` tells the columns.
+"""A prompt with several replies and what a judge says of them, under any names (`--map`).
 
 The prompt is text or messages. The replies are a list, or a field of a list of objects
 (`--map 'replies=candidates[].text'`), with scores, flags or the place of the best; or they are two columns
@@ -9,15 +9,16 @@ from typing import Annotated, TypeAlias
 
 import polars as pl
 
-from fmtkit.columns import ABSENT, Flag, Number, Open, Text, Texts, Turns, filled
+from fmtkit.columns import ABSENT, Number, Open, Text, Texts, Turns, filled
 from fmtkit.columns.dialogs import chosen_over, must_end_with_prompt, ranking, with_system
-from fmtkit.columns.kinds import FlagKind, ListKind, NumberKind
+from fmtkit.columns.kinds import FlagKind, LabelKind, ListKind, NumberKind
 from fmtkit.columns.problems import Column, Problem, uneven
 from fmtkit.columns.winners import side_of, word_of
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import converter
 
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
+Tick: TypeAlias = Annotated[Column, LabelKind()]
 Flags: TypeAlias = Annotated[Column, ListKind(FlagKind())]
 
 
@@ -112,18 +113,15 @@ def ticked(
     prompt: Turns,
     response_a: Text,
     response_b: Text,
-    a_won: Flag,
-    b_won: Flag,
-    tied: Flag = ABSENT,
+    a_won: Tick,
+    b_won: Tick,
+    tied: Tick = ABSENT,
     system: Text = ABSENT,
 ) -> Preference:
     """Two replies and a flag for each of who won, as of the Chatbot Arena's tables."""
-    flags = [flag.value.fill_null(value=False) for flag in (a_won, b_won)]
-    is_tied = tied.value.fill_null(value=False) if tied is not ABSENT else pl.lit(value=False)
-    side = flags[0].cast(pl.Int64) - flags[1].cast(pl.Int64)
-    problems = (
-        Problem("no_preference", None, (side == 0) | is_tied, "neither reply won, or both did"),
-    )
+    side = a_won.value.fill_null(0) - b_won.value.fill_null(0)
+    is_tied = side == 0 if tied is ABSENT else (side == 0) | (tied.value == 1)
+    problems = (Problem("no_preference", None, is_tied, "neither reply won, or both did"),)
     return _of_sides(prompt, system, (response_a, response_b), side, problems, a_won, b_won, tied)
 
 

@@ -8,6 +8,6 @@ from fmtkit.formats.registry import converter
 
 @converter(harmless=("critique",))
 def preference(prompt: Turns, original: Text, revised: Text, system: Text = ABSENT) -> Preference:
-    """https://huggingface.co/datasets/HuggingFaceH4/cai-conversation-harmless; a reply that stayed makes none."""
+    """https://huggingface.co/datasets/HuggingFaceH4/cai-conversation-harmless."""
     asked = must_end_with_prompt(with_system(system, prompt), "prompt")
     return chosen_over(asked, revised, original)

@@ -1,9 +1,11 @@
-"""Questions and answers by their values: logs of APIs, revisions, earlier turns, instructions, prompts alone."""
+"""Questions and answers by their values: logs of APIs, revisions, earlier turns, instructions, tasks."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
-from fmtkit.converting.known_words import NO_ANSWERS
+from fmtkit.converting.known_words import GOLD, NO_ANSWERS
+from fmtkit.converting.listed_replies import NO_REPLIES
 from fmtkit.converting.lost_turns import decoded
 from fmtkit.converting.near_misses import FIRST, LATER, asks, replies, tells_of_reply
 from fmtkit.converting.unread_columns import is_spoken
@@ -12,17 +14,22 @@ from fmtkit.converting.value_columns import ValueColumns, words
 Proposal = tuple[str, dict[str, str], dict[str, str]]
 DRAFTS = FIRST | {"draft", "before", "base", "unedited", "raw"}
 REVISIONS = LATER | {"edit", "rewrite", "rewritten", "fixed", "after", "revise"}
+RESULTS = frozenset({"result", "expected", "desired", "ideal", "reply", "resolution", "rewrite"})
 CRITIQUES = frozenset({"critique", "critic", "feedback", "review", "comment", "reason", "note"})
 """Words in the name of what was said of a reply."""
 
 
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
-    """Yield types, columns and options, the strongest evidence first."""
+    """Yield types, columns and options of texts of which one answers the others."""
+    yield from _instructed(columns)
+    yield from _prompts(columns)
+
+
+def logged(columns: ValueColumns) -> Iterator[Proposal]:
+    """Yield types, columns and options of logs, revisions and earlier turns, which values show."""
     yield from _calls(columns)
     yield from _revised(columns)
     yield from _after_history(columns)
-    yield from _instructed(columns)
-    yield from _prompts(columns)
 
 
 def _calls(columns: ValueColumns) -> Iterator[Proposal]:
@@ -32,7 +39,9 @@ def _calls(columns: ValueColumns) -> Iterator[Proposal]:
         return
     [messages] = asked
     read = {"messages": messages} if messages != "request.messages" else {}
-    choices = [p for p, held in columns.lists.items() if all(map(_is_choice, sum(held, [])))]
+    choices = [
+        p for p, held in columns.lists.items() if all(map(_is_choice, chain.from_iterable(held)))
+    ]
     tools = messages.rpartition(".")[0] + ".tools"
     if len(choices) == 1:
         read |= {"choices": choices[0]} if choices[0] != "response.choices" else {}
@@ -40,7 +49,7 @@ def _calls(columns: ValueColumns) -> Iterator[Proposal]:
         yield "api_calls", read, {}
         return
     said = [p for p, held in columns.paths.items() if all(map(_is_reply, held))]
-    said = said or [p for p in columns.paths if "." in p and columns.texts(p) and _tells(p)]
+    said = said or [p for p in columns.paths if columns.texts(p) and _tells(p)]
     if len(said) == 1:
         yield "completion", {"prompt": messages, "completion": said[0]}, {}
 
@@ -49,7 +58,7 @@ def _tells(path: str) -> bool:
     """Return whether a field of an object is what was said: `response.content`, `output.text`."""
     top, _, last = path.rpartition(".")
     said = replies(last) or words(last) <= {"content", "text", "message"}
-    return said and (replies(top) or replies(last))
+    return bool(top) and said and replies(top) and not words(path) & GOLD
 
 
 def _is_choice(item: Any) -> bool:
@@ -110,7 +119,8 @@ def _instructed(columns: ValueColumns) -> Iterator[Proposal]:
     first, second = texts
     if (asks(second) and not asks(first)) or (replies(first) and not replies(second)):
         first, second = second, first
-    if words(second) & NO_ANSWERS or words(first) & CRITIQUES:
+    is_named = asks(_last(first)) or tells_of_reply(_last(second)) or words(second) & RESULTS
+    if words(second) & (NO_ANSWERS | NO_REPLIES) or words(first) & CRITIQUES or not is_named:
         return
     shared = [path for path in columns.paths if path not in texts and columns.is_shared(path)]
     if len(shared) == 1:
@@ -120,9 +130,15 @@ def _instructed(columns: ValueColumns) -> Iterator[Proposal]:
 
 
 def _prompts(columns: ValueColumns) -> Iterator[Proposal]:
-    """Yield prompts alone, where one text is named as what is asked, and no other is an answer."""
+    """Yield prompts alone, where one text is a task, and tests or starter code beside it answer nothing."""
+    if not any(words(path) & NO_ANSWERS for path in columns.paths):
+        return
     texts = [path for path in columns.paths if "." not in path and columns.texts(path)]
+    given = [path for path in columns.open_texts if not words(path) & NO_ANSWERS]
     asked = [path for path in texts if asks(path) and path in columns.open_texts]
+    if not asked and len(given) < len(columns.open_texts):
+        # Beside starter code or a formal statement, the only other text is the task.
+        asked = given
     others = [p for p in columns.open_texts if p not in asked and not words(p) & NO_ANSWERS]
     answered = [p for p in texts if p not in asked and tells_of_reply(p)]
     answered = [p for p in answered if not words(p) & NO_ANSWERS and p in columns.open_texts]

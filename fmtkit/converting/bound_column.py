@@ -37,7 +37,7 @@ class BoundColumn:
     shape: str | None
     """None if the first block has no such column, or rows with different shapes."""
     field: str = ""
-    """The field that is read of each object of a list, of `replies[].text` it is text; empty for whole items."""
+    """The field that is read of each object of a list (text of `replies[].text`); empty for whole items."""
 
     @classmethod
     def at(cls, name: str, path: str, kind: Kind, *, required: bool) -> "BoundColumn":

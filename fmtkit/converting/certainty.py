@@ -37,7 +37,7 @@ def _certainty(fits: Sequence[Fit]) -> str:
     best, *others = fits
     if not best.is_good or best.is_narrow or best.is_written or best.shaped < SHAPED:
         return UNSURE
-    if best.refused > 1 - SHAPED:
+    if best.refused > 1 - SHAPED or best.by_values:
         return UNSURE
     if any(one.is_grave for one in best.open) or best.speakers == UNKNOWN:
         return UNSURE

@@ -35,7 +35,7 @@ from fmtkit.converting.fits import (
 )
 from fmtkit.converting.guessed_labels import with_told_labels
 from fmtkit.converting.joined_rows import joined, lacks
-from fmtkit.converting.known_words import GOLD
+from fmtkit.converting.known_words import GOLD, NO_ANSWERS
 from fmtkit.converting.lost_turns import head_of, looks_like_turns, texts_within, words_of
 from fmtkit.converting.near_misses import (
     FIRST,
@@ -67,7 +67,7 @@ from fmtkit.converting.unread_columns import (
     open_keys_of,
 )
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
-from fmtkit.core.tables import Completion, Prompt, steps_to, table_for
+from fmtkit.core.tables import Completion, Conversation, Prompt, steps_to, table_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import JOINED_BY, Converter
 from fmtkit.sources.marks import Fault
@@ -149,10 +149,16 @@ def _leaves_more(found: Fit) -> bool:
 
 
 def _is_part(found: Fit) -> bool:
-    """Return whether a fit takes prompts or plain text for all of the rows, or each of several replies for good."""
-    is_plain = found.converter.makes is Prompt or found.converter.required == {"text"}
+    """Return whether a fit takes a part for all of the rows, or each of several replies for good."""
     takes_all = found.converter.name == "sampled_replies"
-    return is_plain or takes_all or not found.is_good or needs_tokenizer(found)
+    return _is_plain(found) or takes_all or not found.is_good
+
+
+def _is_plain(found: Fit) -> bool:
+    """Return whether a fit takes prompts, plain text or tokens for all of the rows."""
+    is_text = found.converter.required == {"text"}
+    is_prompt = found.converter.makes is Prompt and found.converter.name == "passthrough"
+    return is_prompt or is_text or needs_tokenizer(found)
 
 
 def _by_values(
@@ -160,8 +166,11 @@ def _by_values(
 ) -> list[Fit]:
     """Return the fits, before them what only the values of the columns say."""
     best = next(iter(fits), None)
+    if best is not None and best.converter.makes not in (Completion, Conversation, Prompt):
+        return [*fits]
     is_part = best is None or _is_part(best)
-    read = value_readings.fits_of(asked, sample, whole, only_judged=not is_part)
+    kinds = (True, best is None or _is_plain(best), best is None)
+    read = value_readings.fits_of(asked, sample, whole, kinds)
     if best is not None and not is_part:
         left = {top_of(name) for name in (*best.unread, *(one.name for one in best.open))}
         read = [one for one in read if left & {top_of(path) for path in one.mapping.values()}]
@@ -457,12 +466,13 @@ def _numbered(
 ) -> list[tuple[Converter, Mapping[str, str], Mapping[str, str]]]:
     """Propose the types of two replies for columns under names that differ in a number or a letter."""
     taking = [c for c in converters if {"response_a", "response_b"} <= c.required]
+    taking = [c for c in taking if c.name not in GENERIC]
     found = numbered_replies.proposals(sample) if taking else ()
     whole = (
         (c, o, proposal(c, sample, m))
         for m, o in found
         for c in taking
-        if m.keys() <= c.columns.keys()
+        if m.keys() <= c.columns.keys() and o.keys() <= c.options.keys()
     )
     two = [(c, mapping, o) for c, o, mapping in whole if mapping is not None]
     return [*two, *_in_columns(converters, sample)]
@@ -531,6 +541,7 @@ def _questions(converters: Sequence[Converter], sample: Sequence[Row]) -> list[F
     asking = {name: sum(map(_asks, held)) / len(held) for name, held in texts.items()}
     (answer, least), (question, most) = sorted(asking.items(), key=lambda one: one[1])
     comes_first = _names(sample).index(question) < _names(sample).index(answer)
+    comes_first = comes_first and not NO_ANSWERS & {*words_of(answer)}
     if most < TRUSTED or least > HARDLY or not comes_first:
         return []
     taking = [

@@ -29,7 +29,15 @@ PLAIN = 0.9
 HARDLY = 0.2
 """Share of valid rows below which a type does not fit, whatever it reads."""
 GENERIC = frozenset(
-    {"default", "implicit_prompt", "passthrough", "question_answer", "text", "user_defined.default"}
+    {
+        "default",
+        "implicit_prompt",
+        "judged_replies",
+        "passthrough",
+        "question_answer",
+        "text",
+        "user_defined.default",
+    }
 )
 LATE = frozenset({"Reference", "Tokens"})
 WRITTEN = frozenset({"Segments"})
@@ -77,6 +85,8 @@ class Fit:
     """Whether whole conversations are among the turns that it would leave unread."""
     refused: float = 0.0
     """Share of the rows that have the right kinds of values and are refused; a tie is none of them."""
+    by_values: bool = False
+    """Whether values alone say what the columns are: another reading is possible."""
     speakers: str = NAMED
     """Whether who speaks is said, or guessed: a list of texts does not say it."""
 

@@ -1,4 +1,4 @@
-"""Replies in lists, and the lists beside them that judge each: scores, ranks, flags, or the place of the best.
+"""Replies in lists, and what judges each of them: scores, ranks, flags, or the place of the best.
 
 The values decide: a list of texts and a list of as many numbers in each row. Names say only what is no reply
 (passages, choices, steps), what is no score (lengths, places), and that the lower number is better.
@@ -19,25 +19,56 @@ from fmtkit.converting.known_words import (
 from fmtkit.converting.value_columns import ValueColumns, words
 
 Proposal = tuple[dict[str, str], dict[str, str]]
-NO_REPLIES = frozenset("""
-    passage context document doc chunk paragraph sentence choice option keyword tag step hint test url link id name model
-    source question query prompt topic category label entity token skill role fact citation reference image
-    title tool function criterion rubric constraint turn message utterance distractor evidence ctx generator
-    author user author language split instruction kwarg type subject input
-""".split())  # fmt: skip
+NO_REPLIES = frozenset({
+    "passage", "context", "document", "doc", "chunk", "paragraph", "sentence", "choice", "option",
+    "keyword", "tag", "step", "hint", "test", "url", "link", "id", "name", "model", "source",
+    "question", "query", "prompt", "topic", "category", "label", "entity", "token", "skill", "role",
+    "fact", "citation", "reference", "image", "title", "tool", "function", "criterion", "rubric",
+    "constraint", "turn", "message", "utterance", "distractor", "evidence", "ctx", "generator",
+    "author", "user", "language", "split", "instruction", "kwarg", "type", "subject",
+    "input",
+})  # fmt: skip
 """Words in the names of lists of texts that are no replies to one prompt."""
-JUDGING = frozenset("""
-    score rating reward rank ranking grade quality vote upvote up like value point preference verdict correct right
-    pass passed passe success valid good best chosen preferred winner accepted accept selected label feedback helpful
-    helpfulnes elo star karma is_best win won
-""".split())  # fmt: skip
+JUDGING = frozenset({
+    "score", "rating", "reward", "rank", "ranking", "grade", "quality", "vote", "upvote", "up",
+    "like", "value", "point", "preference", "verdict", "correct", "right", "pass", "passed",
+    "passe", "success", "valid", "good", "best", "chosen", "preferred", "winner", "accepted",
+    "accept", "selected", "label", "feedback", "helpful", "helpfulnes", "elo", "star", "karma",
+    "is_best", "win", "won",
+})  # fmt: skip
 """Words in the names of what judges a reply."""
 NO_SCORES = (ID_WORDS | LENGTH_WORDS | TIME_WORDS) - {"number"} | frozenset(
-    "temperature position latency ms second price cost start end turn step logprob advantage".split()
+    [
+        "temperature",
+        "position",
+        "latency",
+        "ms",
+        "second",
+        "price",
+        "cost",
+        "start",
+        "end",
+        "turn",
+        "step",
+        "logprob",
+        "advantage",
+    ]
 )
 MOST_KEYS = 8
 BEST = frozenset(
-    "best winner chosen choice preferred preference selected top pick picked better".split()
+    [
+        "best",
+        "winner",
+        "chosen",
+        "choice",
+        "preferred",
+        "preference",
+        "selected",
+        "top",
+        "pick",
+        "picked",
+        "better",
+    ]
 )
 """Words in the name of the place of the best reply."""
 
@@ -84,7 +115,7 @@ def _by_keys(columns: ValueColumns, *, is_text: bool) -> dict[tuple[str, str], d
         there = [value for value in held if value is not None]
         is_number = bool(there) and all(isinstance(v, int | float) for v in there)
         parts = path.split(".")
-        if is_text and not columns.texts(path) or not is_text and not is_number:
+        if (is_text and not columns.texts(path)) or (not is_text and not is_number):
             continue
         if len(parts) == 2:
             found.setdefault((parts[0], ""), {})[parts[1]] = path
@@ -99,9 +130,9 @@ def _longest_first(paths: Sequence[str], columns: ValueColumns) -> list[str]:
 
 
 def _are_replies(path: str, held: Sequence[Sequence[Any]]) -> bool:
-    """Return whether lists hold texts that could be replies: two or more in most rows, of which some differ."""
+    """Return whether lists hold texts that could be replies: several in most rows, of which some differ."""
     outer, _, field = path.partition(EACH)
-    if words(outer if not field else field) & NO_REPLIES or words(outer) & NO_REPLIES:
+    if words(field or outer) & NO_REPLIES or words(outer) & NO_REPLIES:
         return False
     texts = [item for value in held for item in value]
     if not all(isinstance(text, str) for text in texts):
@@ -115,7 +146,7 @@ def _are_replies(path: str, held: Sequence[Sequence[Any]]) -> bool:
 def _judges(path: str, replies: str, columns: ValueColumns) -> bool:
     """Return whether lists hold a number or a flag for each of the replies, which tell some of them apart."""
     held, texts = columns.lists[path], columns.lists[replies]
-    if path == replies or words(path) & NO_SCORES and not words(path) & JUDGING:
+    if path == replies or (words(path) & NO_SCORES and not words(path) & JUDGING):
         return False
     if words(path) & NEGATIONS or [*map(len, held)] != [*map(len, texts)]:
         return False

@@ -110,6 +110,8 @@ _NO_HEADS = frozenset(
         "column",
         "field",
         "ref",
+        "statement",
+        "description",
     }
 )
 """Last words that say nothing: `response_text` is a response, `human_ref_A` what a human wrote."""

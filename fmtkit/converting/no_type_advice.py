@@ -135,8 +135,9 @@ def _unjudged(sample: Sequence[Row]) -> str:
     if found is None:
         return ""
     return (
-        f"{found[0]} and {found[1]} are two replies, of which no column says which is better: add one with the "
-        "winner (a or b) or a score of each, or convert one of them (--type question_answer --map answer="
+        f"{found[0]} and {found[1]} are two replies, of which no column says which is better: add one "
+        "with the winner (a or b) or a score of each, or convert one of them (--type question_answer "
+        "--map answer="
         f"{found[0]})"
     )
 

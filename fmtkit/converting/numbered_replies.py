@@ -24,28 +24,50 @@ COUNTERPARTS = (
 )  # fmt: skip
 """The words in which two names differ."""
 REPLIES = frozenset({
-    "answer", "response", "output", "completion", "reply", "generation", "solution", "summary", "candidate",
-    "assistant", "continuation", "option", "translation", "message", "text", "out", "sample", "rollout",
-    "draft", "result",
+    "answer", "response", "output", "completion", "reply", "generation", "solution", "summary",
+    "candidate", "assistant", "continuation", "option", "translation", "message", "text", "out",
+    "sample", "rollout", "draft", "result",
 })  # fmt: skip
-SAID = frozenset({"answer", "response", "output", "completion", "reply", "generation", "candidate"})
+NO_VERDICTS = frozenset(
+    [
+        "loser",
+        "worse",
+        "worst",
+        "losing",
+        "rejected",
+        "answer",
+        "key",
+        "solution",
+        "gold",
+        "target",
+        "id",
+        "category",
+    ]
+)
+"""Words in the names of columns that name no winner, whatever their values."""
+SAID = frozenset({
+    "answer", "response", "output", "completion", "reply", "generation", "candidate",
+})  # fmt: skip
 """Those of them that say what a model replied."""
 WINNERS = (
     "winner", "preference", "preferred", "choice", "chosen", "better", "best", "verdict", "judgment",
     "judgement", "decision", "selected", "vote", "label", "annotator", "annotation",
 )  # fmt: skip
 """Words in the name of a column that says which reply won, the plainest first."""
-TIES = frozenset({"tie", "ties", "tied", "both", "neither", "equal", "same", "draw", "none"})
+TIES = frozenset({
+    "tie", "ties", "tied", "both", "neither", "equal", "same", "draw", "none",
+})  # fmt: skip
 MOST_VOTES = 5
 MOST_MARKS, LONGEST_MARK = 9, 40
 """Most values that name a side, and most characters of one."""
 GRADES = frozenset({
-    "model", "i", "is", "better", "the", "win", "wins", "won", "preferred", "best", "slightly", "much", "significantly",
-    "strongly", "clearly", "far", "system", "side",
+    "model", "i", "is", "better", "the", "win", "wins", "won", "preferred", "best", "slightly",
+    "much", "significantly", "strongly", "clearly", "far", "system", "side",
 })  # fmt: skip
 """Words beside a side's name that say how much better it is: `A is much better`."""
 RATED = SCORE_WORDS | frozenset({
-    "grade", "quality", "elo", "point", "upvote", "vote", "like", "ranking", "helpfulness", "stars", "votes",
+    "grade", "quality", "elo", "point", "upvote", "vote", "like", "ranking", "helpfulness", "stars",
+    "votes",
 })  # fmt: skip
 """Words in the names of the scores of two replies."""
 _COMPARED = re.compile(r"\W*([ab12])\s*([>≻=~≈]+)\s*([ab12])\W*$")
@@ -121,6 +143,8 @@ def _judged(
         found_scores = {"score_a": one.names[0], "score_b": one.names[1]}
         return found_scores, {"lower": "true"} if is_lower else {}
     for name in beside:
+        if {*words_of(name)} & NEGATIONS or side_of(name) < 0 or {*words_of(name)} & NO_VERDICTS:
+            continue
         told = _told(columns[name], replies, is_named=is_named)
         models = {} if told is not None else _models(columns[name], every, columns)
         if told is not None or models:
@@ -131,8 +155,7 @@ def _judged(
 def _told(values: Sequence[Any], replies: Sides, *, is_named: bool) -> dict[str, str] | None:
     """Return by options how the values of a column under any name say who won; None where they do not.
 
-    Both sides must win somewhere, and numbers say nothing. Letters name the sides of replies whose names differ
-    in a word for no side only where `is_named`.
+    Both sides must win somewhere, and numbers say nothing. Letters name the sides only where `is_named`.
     """
     there = [v for v in values if v is not None and v != ""]
     if not there or not all(isinstance(v, str) and len(v) <= LONGEST_MARK for v in there):

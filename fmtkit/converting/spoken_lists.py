@@ -1,7 +1,7 @@
-"""Turns by their values: objects with a text and one of a few speakers, in lists or in rows, under any names.
+"""Turns by their values: objects with a text and one of a few speakers, in lists or in rows.
 
-Who is the model is said by a word for it, or for the other side; where no word is known, whoever begins is the
-user. Speakers that change from one conversation to the next are people, and no roles.
+Who is the model is said by a word for it, or for the other side; where no word is known, whoever begins is
+the user. Speakers that change from one conversation to the next are people, and no roles.
 """
 
 import json
@@ -11,7 +11,15 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from fmtkit.converting.bound_column import EACH, Row
-from fmtkit.converting.known_words import INSTRUCTING, MODELS, TURN_WORDS, USERS
+from fmtkit.converting.known_words import (
+    ID_WORDS,
+    INSTRUCTING,
+    MODEL_WORDS,
+    MODELS,
+    NO_ANSWERS,
+    TURN_WORDS,
+    USERS,
+)
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import asks, replies
 from fmtkit.converting.value_columns import ValueColumns, fields_of, words
@@ -19,6 +27,13 @@ from fmtkit.core.message_keys import ROLES
 
 Proposal = tuple[str, dict[str, str], dict[str, str]]
 MOST_SPEAKERS = 4
+NO_DIALOGS = NO_ANSWERS | frozenset({
+    "response", "answer", "completion", "candidate", "reply", "generation", "output", "rating",
+    "example", "demo", "shot", "case", "annotation",
+})  # fmt: skip
+"""Words in the names of lists of several replies to the same, and of tests."""
+FEW_DIALOGS = 4
+"""Conversations from which on two names that all of them have are roles, and not people."""
 ALTERNATING = 0.7
 """Share of turns that another speaker follows, from which on two speak in turn."""
 LONGER = 1.5
@@ -28,7 +43,8 @@ LONGER = 1.5
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
     """Yield the types that read lists of turns, their columns and options."""
     for path, held in columns.lists.items():
-        lists = held if EACH not in path else []
+        is_told = EACH not in path and not words(path) & NO_DIALOGS and len(held) > 1
+        lists = held if is_told else []
         keys = fields_of(lists)
         turns = _turns(lists, keys)
         if turns is not None:
@@ -49,7 +65,10 @@ def _turns(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> dict[str, str
     """Return the options by which lists of objects are read as turns; None where they are none."""
     if not lists:
         return None
-    speakers = {k: s for k in keys if (s := _roles([[m[k] for m in d] for d in lists])) is not None}
+    named = [key for key in keys if not words(key) & MODEL_WORDS]
+    speakers = {
+        k: s for k in named if (s := _roles([[m[k] for m in d] for d in lists])) is not None
+    }
     texts = {k: [m[k] for d in lists for m in d] for k in keys if k not in speakers}
     texts = {k: held for k, held in texts.items() if _are_texts(held)}
     if len(speakers) != 1 or not texts:
@@ -98,10 +117,10 @@ def _meanings(names: Sequence[str], dialogs: Sequence[Sequence[str]]) -> dict[st
     sides = {"user", "assistant"} - {*meant.values()}
     if len(left) == 1 and len(sides) == 1:
         meant[left[0]] = sides.pop()
-    elif len(left) == 2 and len(sides) == 2:
+    elif len(left) == 2 and len(sides) == 2 and len(dialogs) >= FEW_DIALOGS:
         begins = Counter(next(n for n in d if n in left) for d in dialogs if {*d} & {*left})
         [(first, times), *_] = begins.most_common()
-        if times < ALTERNATING * sum(begins.values()):
+        if times < ALTERNATING * sum(begins.values()) or not all({*left} <= {*d} for d in dialogs):
             return None
         meant |= {name: "user" if name == first else "assistant" for name in left}
     is_whole = len(meant) == len(names) and {"user", "assistant"} <= {*meant.values()}
@@ -118,15 +137,25 @@ def _known(name: str) -> str | None:
 
 
 def _exchanges(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> tuple[str, str] | None:
-    """Return the fields of a question and its answer in each object of lists; None where names do not tell."""
+    """Return the fields of a question and its answer in each object of lists; None without such names."""
     texts = [k for k in keys if all(isinstance(m[k], str) for d in lists for m in d)]
+    if any("system" in words(k) for k in keys):
+        return None
+    if any(len({m[k] for d in lists for m in d}) > MOST_SPEAKERS for k in texts if _is_unread(k)):
+        return None
     asking = [key for key in texts if asks(key) or words(key) & USERS]
     saying = [key for key in texts if (replies(key) or words(key) & MODELS) and key not in asking]
     return (asking[0], saying[0]) if len(asking) == len(saying) == 1 else None
 
 
+def _is_unread(key: str) -> bool:
+    """Return whether a field of an exchange is neither what was asked nor what was answered."""
+    known = asks(key) or replies(key) or bool(words(key) & (USERS | MODELS))
+    return not known and not words(key) & ID_WORDS
+
+
 def of_rows(rows: Sequence[Row]) -> Iterator[Proposal]:
-    """Yield the type that reads rows as turns, where a column names their conversations and another who speaks."""
+    """Yield the type that reads rows as turns, by the columns of their conversations and speakers."""
     names = [*dict.fromkeys(name for row in rows for name in row)]
     columns = {name: [decoded(row.get(name)) for row in rows] for name in names}
     for group, held in columns.items():
@@ -150,7 +179,7 @@ def _are_groups(held: Sequence[Any], runs: Sequence[Sequence[int]]) -> bool:
         return False
     several = sum(len(run) > 1 for run in runs)
     is_once = len(runs) == len({*held})
-    return 1 < len(runs) and is_once and several > len(runs) * ALTERNATING
+    return len(runs) > 1 and is_once and several > len(runs) * ALTERNATING
 
 
 def _places(turns: Mapping[str, Sequence[Sequence[Any]]]) -> list[Sequence[Sequence[Any]]]:

@@ -373,7 +373,9 @@ def _judged(name: str, values: Sequence[Any], known: _Known, *, is_nested: bool 
         return NOTHING if _is_copy(values, known) else (TURNS, True)
     if _is_of_a_side(name, known):
         return NOTHING
-    if _is_equal(held) and (known.is_varied or sum(map(_words, texts_within(there[0]))) < LONG):
+    if _is_equal(held) and (
+        known.is_varied or sum(map(count_words, texts_within(there[0]))) < LONG
+    ):
         return (TEXT, False) if _is_statement(there[0]) else NOTHING
     if _is_copy(values, known):
         return NOTHING
@@ -410,7 +412,7 @@ def _is_statement(value: Any) -> bool:
     """Return whether a value is a sentence, which nobody writes into every row but to be read."""
     if not isinstance(value, str) or _URL.match(value.strip()):
         return False
-    return _words(value) >= LONG and bool(_SENTENCE.search(value))
+    return count_words(value) >= LONG and bool(_SENTENCE.search(value))
 
 
 def _is_of_a_side(name: str, known: _Known) -> bool:
@@ -551,7 +553,7 @@ def _of_texts(name: str, there: Sequence[str], known: _Known) -> Judged:
     read = sum(known.lengths[-1]) if known.lengths else 0
     is_brief = sum(map(len, texts)) < SHORT * read and not _are_sentences(texts)
     is_note = known.beside == "text" and is_brief
-    return TEXT, not is_note and sum(map(_words, texts)) >= LONG * len(texts)
+    return TEXT, not is_note and sum(map(count_words, texts)) >= LONG * len(texts)
 
 
 def _are_sentences(texts: Sequence[str]) -> bool:
@@ -573,7 +575,7 @@ def _are_harmless(words: set[str], texts: Sequence[str], distinct: Counter[str])
 
 
 def _is_short(text: str) -> bool:
-    return _words(text) <= 3 and len(text) <= 40
+    return count_words(text) <= 3 and len(text) <= 40
 
 
 def _of_short(distinct: Counter[str], rows: int) -> Judged:
@@ -609,7 +611,7 @@ def is_prose(texts: Sequence[str]) -> bool:
         return False
     if any(isinstance(decoded(text), list | Mapping) for text in held):
         return False
-    return sum(map(_words, held)) >= LONG * len(held)
+    return sum(map(count_words, held)) >= LONG * len(held)
 
 
 def _is_name(text: str) -> bool:
@@ -650,7 +652,7 @@ _HARMLESS = (
 """What each text of a harmless column may be."""
 
 
-def _words(text: str) -> int:
+def count_words(text: str) -> int:
     """Count the words of a text; two characters of a script without blanks are one."""
     wide = len(_WIDE.findall(text))
     return len(_WIDE.sub(" ", text).split()) + (wide + 1) // 2

@@ -11,11 +11,13 @@ from typing import Any
 from fmtkit.converting.bound_column import EACH, Row, top_of
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import are_asked, asks
-from fmtkit.converting.unread_columns import TEXT, open_columns
+from fmtkit.converting.unread_columns import TEXTS, count_words, open_columns
 
 MOST_FIELDS = 16
 """Fields of an object up to which each is looked at: an object of more is a table of its own."""
 DEPTH = 3
+FEW_WORDS = 2
+"""Words on average from which on texts are more than names."""
 LIST_SHARE = 0.9
 """Share of rows that must hold a list for a column to be one."""
 
@@ -63,9 +65,15 @@ class ValueColumns:
 
     @cached_property
     def open_texts(self) -> list[str]:
-        """Return the columns of text that could be turns or answers, by their values."""
+        """Return the columns of text that could be turns or answers: several words, that mostly differ."""
         held = open_columns(self.sample, (), beside="messages")
-        return [one.name for one in held if one.is_grave and one.could_be == TEXT]
+        found = [one.name for one in held if one.could_be in TEXTS and one.name in self.paths]
+        return [name for name in found if self._is_said(name)]
+
+    def _is_said(self, path: str) -> bool:
+        texts = self.texts(path) or []
+        many = sum(map(count_words, texts)) >= FEW_WORDS * len(texts)
+        return bool(texts) and many and 2 * len({*texts}) > len(texts)
 
     def texts(self, path: str) -> list[str] | None:
         """Return the texts of a column; None where it holds anything else, or lists as JSON text."""
@@ -74,7 +82,7 @@ class ValueColumns:
         return there if there and is_text else None
 
     def prompt(self, taken: Sequence[str]) -> str | None:
-        """Return the column that is what was asked, beside those that are taken; None where none or several are.
+        """Return the column that is what was asked, beside those taken; None where none or several are.
 
         Messages that a user ends, a text that is named so, or the only text that is left.
         """

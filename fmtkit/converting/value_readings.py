@@ -4,6 +4,7 @@ What is read here is at most likely: a guess is sure only where names and values
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from fmtkit.converting import asked_readings, listed_replies, numbered_replies, spoken_lists
@@ -20,15 +21,16 @@ def fits_of(
     converters: Sequence[Converter],
     sample: Sequence[Row],
     whole: Sequence[Row],
-    *,
-    only_judged: bool,
+    kinds: tuple[bool, bool, bool] = (True, True, True),
 ) -> list[Fit]:
     """Return the fit of what the values say, of the strongest evidence.
 
-    `whole` are all rows at hand; `only_judged` leaves out what is no verdict on replies.
+    `whole` are all rows at hand; `kinds` says whether to look for verdicts on replies, for turns and logs,
+    and for texts that answer others.
     """
     columns = ValueColumns(sample)
-    proposed = _judged(columns) if only_judged else chain(_judged(columns), _others(columns, whole))
+    sources = (_judged(columns), _spoken(columns, whole), asked_readings.proposals(columns))
+    proposed = chain.from_iterable(s for s, wanted in zip(sources, kinds, strict=True) if wanted)
     for name, mapping, options in proposed:
         found = [
             fit(c, whole if c.rows_by else sample, mapping, options)
@@ -38,7 +40,7 @@ def fits_of(
         ]
         good = [one for one in found if not one.missing and one.sound >= TRUSTED]
         if good:
-            return good[:1]
+            return [replace(good[0], by_values=True)]
     return []
 
 
@@ -56,17 +58,17 @@ def _judged(columns: ValueColumns) -> Iterator[Proposal]:
         yield from _with_prompt(mapping, options, columns)
     for mapping, options in listed_replies.by_key(columns):
         for name, read, told in _with_prompt(mapping, options, columns):
-            if "response_3" in read:
-                asked = {"question": read["prompt"]}
-                read = asked | {n: path for n, path in read.items() if n != "prompt"}
-                name = "scored_replies"
-            yield name, read, told
+            if "response_3" not in read:
+                yield name, read, told
+                continue
+            replies = {n: path for n, path in read.items() if n != "prompt"}
+            yield "scored_replies", {"question": read["prompt"], **replies}, told
 
 
-def _others(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
+def _spoken(columns: ValueColumns, whole: Sequence[Row]) -> Iterator[Proposal]:
     yield from spoken_lists.proposals(columns)
     yield from spoken_lists.of_rows(whole)
-    yield from asked_readings.proposals(columns)
+    yield from asked_readings.logged(columns)
 
 
 def _with_prompt(

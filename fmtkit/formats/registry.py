@@ -115,7 +115,7 @@ class Converter:
         return self.table in IMAGE_TABLES and not self.text and not self.takes_rows
 
     def joins_by(self, options: Mapping[str, Any]) -> str:
-        """Return the column by which rows are joined, which an option of this name may say; empty for none."""
+        """Return the column by which rows are joined, which an option may say; empty for none."""
         return str(options.get(JOINED_BY) or self.rows_by) if self.rows_by else ""
 
     def path(self, parameter: str) -> str:
