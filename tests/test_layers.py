@@ -266,10 +266,14 @@ def test_nothing_but_training_and_runners_imports_training():
 
 NAMED_OTHERWISE = {
     "sft": {"core.runner": "the default method"},
-    "gold": {"converting.unread_columns": "a column with the right answer"},
+    "gold": {
+        "converting.numbered_replies": "a column with the right answer",
+        "converting.unread_columns": "a column with the right answer",
+    },
     "reward": {
         "converters.rated_steps": "the score of a step",
         "converters.scored_replies": "the score of a reply",
+        "converting.listed_replies": "the score of a reply",
         "converting.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
         "training.run.verdict": "a metric",

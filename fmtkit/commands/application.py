@@ -227,7 +227,7 @@ def _guarded(stream: Any) -> Any:
 
 
 def _say_as_json(kind: str, messages: Sequence[str], code: int) -> None:
-    """Print an error on stdout too where a program reads it: a command with --json has printed nothing else."""
+    """Print an error on stdout too with --json: the command has printed nothing else there."""
     own = list(takewhile(lambda word: word != "--", sys.argv[1:]))
     if "--json" not in own or sys.stdout is None:
         return
