@@ -13,9 +13,11 @@ import tiny_training as tiny
 from datasets import Dataset
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers import tokens
+from fmtkit.training.data.inspect_config import inspect_config
 
 METHODS = {
     "sft": ("trl", "SFTTrainer", "SFTConfig"),
@@ -348,3 +350,47 @@ def test_a_model_of_text_is_tried_with_the_bos_of_its_training(tmp_path, chattin
         ids["chosen_ids"] if method == "dpo" else [i for i in ids["chosen_labels"] if i != -100]
     )
     assert first.trained["chosen"]["tokens"] == len(length)
+
+
+UNMARKED = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""A template without `{% generation %}`, by which TRL cannot find the replies."""
+
+
+@pytest.mark.parametrize("rows", [MESSAGES, COMPLETIONS], ids=["messages", "completions"])
+@pytest.mark.parametrize(
+    ("keys", "trained"),
+    [
+        ({}, "reply"),
+        ({"assistant_only_loss": True}, "reply"),
+        ({"assistant_only_loss": False, "completion_only_loss": False}, "everything"),
+        ({"train_on_inputs": True}, "everything"),
+    ],
+)
+def test_a_template_without_marks_trains_what_the_keys_say(tmp_path, chatting, rows, keys, trained):
+    model = tiny.with_template(chatting, tmp_path, UNMARKED)
+    plan, parts, trainer = of_fmtkit("sft", model, [rows], tmp_path, **keys)
+    (first, *_) = trainer.train_dataset
+    said = parts.tokenizer.decode([i for i in first["labels"] if i != -100])
+    whole = parts.tokenizer.decode(first["input_ids"])
+    assert said.strip() == (f"big apple{END}" if trained == "reply" else whole.strip())
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({**plan.config.nested(), "output_dir": str(tmp_path / "other")}))
+    [(_, found)] = inspect_config(config, [], InspectOptions(show_mask=1))
+    (row, *_) = found.survey.shown
+    (side,) = row.sides
+    labels = [place for start, end in side.trained for place in range(start, end)]
+    assert labels == [place for place, i in enumerate(first["labels"]) if i != -100]
+
+
+@pytest.mark.parametrize("name", ["assistant_only_loss", "completion_only_loss"])
+def test_keys_that_say_opposite_things_are_refused(name):
+    from fmtkit.training.planning import plan as planning
+
+    keys = {"base_model": "a/m", "datasets": [{"path": "a/b"}], "train_on_inputs": True, name: True}
+    with pytest.raises(
+        FmtkitError, match=f"train_on_inputs: true .* {name}: true does not; keep one"
+    ):
+        planning.plan(keys)

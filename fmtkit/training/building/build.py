@@ -177,7 +177,11 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     are_rendered = runner.whole_dialogs and any(
         rows is not None and tokenized_rows.has_text_rows(rows) for rows in (loaded, evaluation)
     )
-    prepare = partial(_prepared, job, tokenizer=tokenizer, are_rendered=are_rendered)
+    both = [rows for rows in (loaded, evaluation) if rows is not None]
+    tokenizing = _tokenizing(job, both, tokenizer) if processor is None else None
+    prepare = partial(
+        _prepared, tokenizer=tokenizer, are_rendered=are_rendered, tokenize=tokenizing
+    )
     if processor is not None:
         for rows in filter(None, (loaded, evaluation)):
             image_rows.check(rows, runner)
@@ -190,7 +194,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
     waits = processor is None and (
         job.on_demand_from is not None and len(loaded) >= job.on_demand_from
     )
-    tokenize = _tokenizing(job, loaded, tokenizer) if waits else None
+    tokenize = tokenizing if waits else None
     train = loaded if tokenize is not None else prepare(loaded)
     columns = train.column_names if tokenize is None else tokenized_rows.TOKENIZED
     arguments = make_arguments(job, runner, columns)
@@ -221,7 +225,9 @@ def _first_rows(rows: Any) -> Any:
     return rows.select(range(min(_FIRST, len(rows))))
 
 
-def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any:
+def _prepared(
+    rows: Any, *, tokenizer: Any, are_rendered: bool, tokenize: Callable[[Any], Any] | None
+) -> Any:
     """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
     from fmtkit.training.data.rows import in_parts, rendered_dialogs
 
@@ -229,17 +235,20 @@ def _prepared(job: Job, rows: Any, *, tokenizer: Any, are_rendered: bool) -> Any
         return rows
     if are_rendered:
         return rendered_dialogs(rows, tokenizer)
-    tokenize = _tokenizing(job, rows, tokenizer)
     if tokenize is not None:
         return tokenize(rows)
     return rows if tokenizer.chat_template is None else in_parts(rows, tokenizer)
 
 
-def _tokenizing(job: Job, rows: Any, tokenizer: Any) -> Callable[[Any], Any] | None:
-    """Return what tokenizes conversations that TRL cannot mask; None for rows that TRL tokenizes."""
+def _tokenizing(job: Job, datasets: Sequence[Any], tokenizer: Any) -> Callable[[Any], Any] | None:
+    """Return what tokenizes conversations that TRL cannot mask; None for rows that TRL tokenizes.
+
+    Rows to evaluate on are masked as those to train on are: both are tokenized here, or none.
+    """
     loss = LossRule.of_job(job)
     is_sft = runner_of(job).mask == "completion"
-    if not is_sft or not tokenized_rows.needs_marks(rows, tokenizer, loss):
+    needs = any(tokenized_rows.needs_marks(rows, tokenizer, loss) for rows in datasets)
+    if not is_sft or not needs:
         return None
     masking = loss.masking(job.method, job.max_length)
     return partial(tokenized_rows.tokenized, tokenizer=tokenizer, usual=masking)
@@ -330,7 +339,7 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
         values.setdefault("use_cpu", True)
     # Pinned memory is useful only with a device; torch warns without one.
     values.setdefault("dataloader_pin_memory", torch.cuda.is_available())
-    if runner.mask == "completion" and "messages" in columns:
+    if runner.mask == "completion":
         _mask_replies(job, values, columns)
     config_class = load_class(runner.config)
     names = config_class.__dataclass_fields__
@@ -357,6 +366,11 @@ def make_arguments(job: Job, runner: Runner, columns: Sequence[str]) -> Any:
 
 def _mask_replies(job: Job, values: dict[str, Any], columns: Sequence[str]) -> None:
     """Train on a conversation where its template says that the assistant turn is."""
+    if "input_ids" in columns:
+        # The labels say what is trained on; TRL takes the argument for rows of messages alone.
+        values["assistant_only_loss"] = False
+    if "messages" not in columns:
+        return
     values.setdefault("assistant_only_loss", job.setting("train_on_inputs") is not True)
     if IMAGES in columns:
         # The collator of rows with images refuses it for messages; that of others ignores it.
