@@ -153,10 +153,11 @@ def _masks(config: Config, runner: Runner) -> str | None:
     return None
 
 
-<<<<<<< HEAD
-@refuse("two_templates", "two keys that give the chat template", keys=("chat_template_jinja",))
-=======
-@_refusal("two_masks", "keys that say opposite things of what is trained on")
+@refuse(
+    "two_masks",
+    "keys that say opposite things of what is trained on",
+    keys=("train_on_inputs",),
+)
 def _opposites(config: Config, runner: Runner) -> str | None:
     if runner.mask != "completion" or not config.is_true("train_on_inputs"):
         return None
@@ -166,8 +167,7 @@ def _opposites(config: Config, runner: Runner) -> str | None:
     return None
 
 
-@_refusal("two_templates", "two keys that give the chat template")
->>>>>>> k-b
+@refuse("two_templates", "two keys that give the chat template", keys=("chat_template_jinja",))
 def _templates(config: Config, _: Runner) -> str | None:
     if config.get("chat_template_jinja") and config.get("chat_template") not in {None, "jinja"}:
         return "chat_template and chat_template_jinja both give a template; keep one"
