@@ -73,7 +73,7 @@ def judged(texts, verdicts, values):
 
 PAIRS = [
     [row | {"pick": "AB"[i % 2 == 0]} for i, row in enumerate(sides("sys_a_out", "sys_b_out"))],
-    [row | {"r": ["right", "left"][i % 2]} for i, row in enumerate(sides("left", "right"))],
+    [row | {"won": ["right", "left"][i % 2]} for i, row in enumerate(sides("left", "right"))],
     [row | {"res": ["B>A", "A>>B"][i % 2]} for i, row in enumerate(sides("answer1", "answer2"))],
     [row | {"z": ["tuned", "base"][i % 2]} for i, row in enumerate(sides("base_t", "tuned_t"))],
     [
@@ -159,7 +159,7 @@ def test_nothing_is_made_of_two_replies_that_nobody_judged(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(fmtkit.FmtkitError, match="no column says which is better"):
-        fmtkit.convert(str(path), out=str(tmp_path / "out.jsonl"))
+        fmtkit.convert(str(path), None, out=str(tmp_path / "out.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,10 @@ NAMES = {
             选中 選択 선택 选择
             gekozen vald vybraná vybraný επιλεγμένη обрана обраний dipilih terpilih ที่เลือก
             được_chọn चुना
-            चयनित""",
+            चयनित
+            preferida preferido preferite preferita préférée préféré bevorzugt bevorzugte
+            preferuojamas предпочтительный предпочтённый 首选 偏好 好ましい 선호
+            المفضل المفضلة voorkeur föredragen""",
         "worse": """peor pior schlechter schlechtere schlechteste pire peggiore худший худшая худшее
             更差 较差 最差 悪い 劣る 나쁜 أسوأ الأسوأ gorsza gorszy
             slechter slechtste sämre sämst horší nejhorší χειρότερη χειρότερο гірша гірший
@@ -159,7 +162,9 @@ NAMES = {
             отклонённый отклоненный 拒绝 被拒绝 拒否 却下 거부 거절
             afgewezen avvisad zamítnutá odmítnutá απορριφθείσα відхилена відхилений ditolak
             ถูกปฏิเสธ
-            bị_từ_chối bị_loại अस्वीकृत""",
+            bị_từ_chối bị_loại अस्वीकृत
+            descartada descartado écartée écarté scartata scartato verworfen verworfene
+            отброшенный 淘汰 舍弃 不採用 탈락 المرفوضة المرفوض verworpen""",
         "label": """etiqueta rótulo rotulo etikett étiquette etichetta метка 标签 標籤 ラベル 라벨
             레이블
             etikett štítek ετικέτα мітка nhãn ป้ายกำกับ लेबल""",

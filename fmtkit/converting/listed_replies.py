@@ -13,6 +13,7 @@ from fmtkit.converting.known_words import (
     LENGTH_WORDS,
     LOWER_IS_BETTER,
     NEGATIONS,
+    SCORE_WORDS,
     SUCCESS_WORDS,
     TIME_WORDS,
 )
@@ -29,8 +30,8 @@ NO_REPLIES = frozenset({
     "input",
 })  # fmt: skip
 """Words in the names of lists of texts that are no replies to one prompt."""
-JUDGING = frozenset({
-    "score", "rating", "reward", "rank", "ranking", "grade", "quality", "vote", "upvote", "up",
+JUDGING = SCORE_WORDS | frozenset({
+    "score", "rating", "rank", "ranking", "grade", "quality", "vote", "upvote", "up",
     "like", "value", "point", "preference", "verdict", "correct", "right", "pass", "passed",
     "passe", "success", "valid", "good", "best", "chosen", "preferred", "winner", "accepted",
     "accept", "selected", "label", "feedback", "helpful", "helpfulnes", "elo", "star", "karma",

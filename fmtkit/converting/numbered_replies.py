@@ -14,7 +14,7 @@ from typing import Any
 from fmtkit.columns.kinds import NumberKind
 from fmtkit.columns.strict_kinds import mark_of, unwrapped
 from fmtkit.columns.winners import BETWEEN_MARKS
-from fmtkit.converting.known_words import LOWER_IS_BETTER, NEGATIONS, SCORE_WORDS
+from fmtkit.converting.known_words import GOLD, LOWER_IS_BETTER, NEGATIONS, SCORE_WORDS
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import asks, side_of
 
@@ -28,7 +28,7 @@ REPLIES = frozenset({
     "candidate", "assistant", "continuation", "option", "translation", "message", "text", "out",
     "sample", "rollout", "draft", "result",
 })  # fmt: skip
-NO_VERDICTS = frozenset(
+NO_VERDICTS = GOLD | frozenset(
     [
         "loser",
         "worse",
@@ -38,7 +38,6 @@ NO_VERDICTS = frozenset(
         "answer",
         "key",
         "solution",
-        "gold",
         "target",
         "id",
         "category",
