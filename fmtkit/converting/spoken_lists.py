@@ -111,7 +111,7 @@ def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
 
 
 def _meanings(names: Sequence[str], dialogs: Sequence[Sequence[str]]) -> dict[str, str] | None:
-    """Return what the speakers are: by words that are known, else by the other side, else by who begins."""
+    """Return what the speakers are: by words that are known, else by the other side, else by which of them begins."""
     meant = {name: role for name in names if (role := _known(name)) is not None}
     left = [name for name in names if name not in meant]
     sides = {"user", "assistant"} - {*meant.values()}
