@@ -139,7 +139,7 @@ def _known(name: str) -> str | None:
 def _exchanges(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> tuple[str, str] | None:
     """Return the fields of a question and its answer in each object of lists; None without such names."""
     texts = [k for k in keys if all(isinstance(m[k], str) for d in lists for m in d)]
-    if any("system" in words(k) for k in keys):
+    if any("system" in words(k) for k in {key: 0 for d in lists for m in d for key in m}):
         return None
     if any(len({m[k] for d in lists for m in d}) > MOST_SPEAKERS for k in texts if _is_unread(k)):
         return None
