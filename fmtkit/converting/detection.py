@@ -151,7 +151,8 @@ def _leaves_more(found: Fit) -> bool:
 def _is_part(found: Fit) -> bool:
     """Return whether a fit takes a part for all of the rows, or each of several replies for good."""
     takes_all = found.converter.name == "sampled_replies"
-    return _is_plain(found) or takes_all or not found.is_good
+    is_part = found.converter.makes is Prompt or _is_plain(found)
+    return is_part or takes_all or not found.is_good
 
 
 def _is_plain(found: Fit) -> bool:

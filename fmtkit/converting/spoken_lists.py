@@ -111,7 +111,7 @@ def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
 
 
 def _meanings(names: Sequence[str], dialogs: Sequence[Sequence[str]]) -> dict[str, str] | None:
-    """Return what the speakers are: by known words, else by the other side, else by the one that begins."""
+    """Return what the speakers are: by words that are known, by the other side, or by which one begins."""
     meant = {name: role for name in names if (role := _known(name)) is not None}
     left = [name for name in names if name not in meant]
     sides = {"user", "assistant"} - {*meant.values()}
@@ -139,13 +139,18 @@ def _known(name: str) -> str | None:
 def _exchanges(lists: Sequence[Sequence[Any]], keys: Sequence[str]) -> tuple[str, str] | None:
     """Return the fields of a question and its answer in each object of lists; None without such names."""
     texts = [k for k in keys if all(isinstance(m[k], str) for d in lists for m in d)]
-    if any("system" in words(k) for k in keys):
+    if any("system" in words(k) for k in _keys(lists)):
         return None
     if any(len({m[k] for d in lists for m in d}) > MOST_SPEAKERS for k in texts if _is_unread(k)):
         return None
     asking = [key for key in texts if asks(key) or words(key) & USERS]
     saying = [key for key in texts if (replies(key) or words(key) & MODELS) and key not in asking]
     return (asking[0], saying[0]) if len(asking) == len(saying) == 1 else None
+
+
+def _keys(lists: Sequence[Sequence[Any]]) -> set[str]:
+    """Return the keys of the objects in lists."""
+    return {key for d in lists for m in d if isinstance(m, Mapping) for key in m}
 
 
 def _is_unread(key: str) -> bool:
