@@ -62,7 +62,7 @@ def closed_text(text: str, eos: str) -> str:
 
 def needed_eos(tokenizer: Tokenizer) -> str:
     """Return the EOS token; raise TokenizerError where there is none."""
-    return tokenizer.needs("eos_token", "text whose end is learned")
+    return tokenizer.needs("eos_token", "text that ends where it is trained on")
 
 
 def _with_ids(text: str, tokenizer: Tokenizer, *, closed: bool) -> TextTokens:

@@ -58,7 +58,7 @@ def _prompts(work: Job, parts: Parts, count: int) -> Iterator[_Prompt]:
     tokenizer = parts.tokenizer
     own = adapted(tokenizer)
     templates = RowTemplates(tokenizer.chat_template, own.special_tokens)
-    # Not by the keys of the run: where prompts are learnt as well they are prompts all the same.
+    # Not by the keys of the run: prompts that are trained on as well are prompts all the same.
     usual = LossRule().masking(work.method)
     found = 0
     for raw in parts.first_rows:
