@@ -165,25 +165,22 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path) -> None:
         table.add(1, [row(1)])
 
 
-def test_the_page_shows_the_first_and_the_last_log_escaped(tmp_path) -> None:
+def test_the_page_of_a_run_has_the_answers_of_the_first_and_the_last_log(tmp_path) -> None:
     table = SampleTable(tmp_path / FILE)
     dialog = json.dumps([{"role": "user", "content": "<script>alert(1)</script> & more"}])
     for step in (1, 5, 9):
         table.add(step, [row(step, prompt=dialog, completion="[not json")])
-    page = samples_page.section(tmp_path)
-    assert "<script>" not in page
-    assert "user: &lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
-    assert "<h3>Step 1</h3>" in page
-    assert "<h3>Step 9</h3>" in page
-    assert "<h3>Step 5</h3>" not in page
-    assert "3 answers of 3 logs are in completions.parquet" in page
-    assert "<a " not in page
+    found = samples_page.summary(tmp_path)
+    assert found["text"] == "3 answers of 3 logs are in completions.parquet."
+    assert [one["step"] for one in found["steps"]] == [1, 9]
+    assert found["steps"][0]["rows"][0][0] == "user: <script>alert(1)</script> & more"
+    assert found["link"] is None
     samples_page.write(tmp_path, table.rows, table.how)
-    assert '<a href="answers.html">' in samples_page.section(tmp_path)
+    assert samples_page.summary(tmp_path)["link"] == "answers.html"
 
 
 def test_a_run_without_answers_has_no_such_part(tmp_path) -> None:
-    assert samples_page.section(tmp_path) == ""
+    assert samples_page.summary(tmp_path) is None
 
 
 @pytest.mark.parametrize("method", ["grpo", "rloo"])
@@ -212,10 +209,10 @@ def test_a_run_leaves_a_table_metrics_and_a_page(method, model, tmp_path) -> Non
     if method == "grpo":
         assert {r["tokens"] for r in found} <= set(range(1, 9))
         assert all(r["cut"] == (r["tokens"] == 8) for r in found if r["tokens"] < 8 or r["cut"])
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<h2>Answers</h2>" in page
-    assert "reward/vowels" in page
-    assert '<a href="answers.html">' in page
+    assert '"reward/vowels"' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    shown = samples_page.summary(tmp_path)
+    assert [one["step"] for one in shown["steps"]] == [1, 3]
+    assert shown["link"] == "answers.html"
     assert (tmp_path / "answers.html").is_file()
 
 
@@ -326,7 +323,7 @@ def test_online_dpo_leaves_its_pairs_with_every_reward(model, tmp_path) -> None:
         assert one["reward/slow_length"] == pytest.approx(len(said) / 50)
     assert "advantage" not in found[0]
     assert math.isfinite(steps[0]["objective/scores"])
-    assert "<h2>Answers</h2>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "12 answers of 3 logs" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_online_dpo_keeps_what_a_reward_model_said(model, tmp_path) -> None:

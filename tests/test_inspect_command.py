@@ -232,7 +232,7 @@ def test_a_page_goes_to_a_local_file_of_its_suffix(
 
 def test_where_no_type_fits_the_verdict_is_followed_by_what_to_write(capsys, tmp_path):
     path = tmp_path / "odd.jsonl"
-    path.write_text('{"q": "Tea?", "a": "Yes.", "past": [["Hello", "Hi."]]}\n')
+    path.write_text('{"foo": "Tea?", "bar": "Yes.", "qux": "No."}\n')
     printed = runs.fmtkit(capsys, "inspect", path).out
     verdict, command, columns = map(
         printed.index, ("the only row was not converted", "fmtkit convert", "\ncolumns\n")

@@ -20,6 +20,11 @@ from fmtkit.sources.opening import open_sources
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 PAIR = {"chosen": "a", "rejected": "b"}
+ONLY_BY_NAMES = {
+    "judged_replies/lower": "that the lowest rank is best",
+    "message_rows/named": "rows that are in the fixture's one column, and in a file are its rows",
+}
+"""Cases of which a random name hides what is meant, and what that is."""
 SAME = {
     "chat_template.argilla": {"ultra"},
     "icr": {"bradley_terry.chat_template"},
@@ -71,6 +76,9 @@ def test_the_layout_of_a_fixture_is_found_under_a_random_name(case: Case, tmp_pa
     if str(case) == "user_defined.default/instruction":
         # Columns q, more and a, all of text: q and a alone would lose the others.
         assert (found[0].type, found[0].certainty) == ("question_answer", "unsure")
+        return
+    if str(case) in ONLY_BY_NAMES:
+        assert all(one.certainty == "unsure" for one in found)
         return
     best = found[0]
     wanted = {case.name} | SAME.get(str(case), set())

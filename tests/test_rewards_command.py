@@ -310,5 +310,5 @@ def test_a_plan_shows_the_verifier_and_refuses_one_that_is_not_installed(run, ca
     monkeypatch.setattr(math_verifier, "find_spec", lambda _: None)
     named = 'trl.reward_funcs=[{"fmtkit.rewards.accuracy": {"verifier": "math_verify"}}]'
     done = fmtkit(capsys, *asked, "--set", named)
-    assert (done.code, done.out) == (2, "")
+    assert (done.code, json.loads(done.out)["error"]["exit_code"]) == (2, 2)
     assert "math-verify is not installed; pip install 'fmtkit[math]'" in done.err

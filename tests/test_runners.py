@@ -52,10 +52,8 @@ def model_with_bos(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """Draw no curves: a third of the CPU of three steps; test_training_run_page draws them."""
+def quiet():
     process.quiet()
-    monkeypatch.setattr(process.curves, "draw", lambda *_: None)
 
 
 def trained(work: Job) -> list[dict]:

@@ -21,6 +21,7 @@ from fmtkit.training.building import build
 from fmtkit.training.planning import device_checks, launch
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import Run
+from fmtkit.training.planning.types import Arguments
 from fmtkit.training.run import process, run, several
 
 REWARD = "def length(completions, **kwargs): return [float(len(str(c))) for c in completions]\n"
@@ -205,7 +206,9 @@ def test_more_processes_than_gpus_are_refused_before_anything_is_converted(monke
     def plan(config, how):
         settings = planning.load({"base_model": "m", "rl": "dpo", **config})
         uses_cpu = bool(settings.get("use_cpu"))
-        return SimpleNamespace(config=settings, launch=how, uses_cpu=uses_cpu)
+        return SimpleNamespace(
+            config=settings, launch=how, uses_cpu=uses_cpu, arguments=Arguments()
+        )
 
     def found(config, how=here, **run):
         return device_checks.find_processes(Run(plan(config, how), **run))

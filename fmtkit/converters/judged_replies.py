@@ -32,7 +32,10 @@ def scored(
     lower: bool = False,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """A score for each of a list of replies; with `lower` the lower one is better, as of ranks."""
+    """A score for each of a list of replies; with `lower` the lower one is better, as of ranks.
+
+    https://huggingface.co/datasets/berkeley-nest/Nectar has ranks.
+    """
     sign = -1 if lower else 1
     rated = scores.value.list.eval(pl.element() * sign)
     both = replies.with_value(replies.value, uneven(replies, scores, ("replies", "scores")))
@@ -48,7 +51,10 @@ def flagged(
     *,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """A flag for each of a list of replies: whether it is right, or was chosen."""
+    """A flag for each of a list of replies: whether it is right, or was chosen.
+
+    https://huggingface.co/datasets/open-r1/OpenR1-Math-220k has flags of generations.
+    """
     rated = right.value.list.eval(pl.element().cast(pl.Float64))
     both = replies.with_value(replies.value, uneven(replies, right, ("replies", "right")))
     return ranking(_asked(prompt, system), both.depending_on(right), rated)
@@ -64,7 +70,10 @@ def placed(
     first: int = 0,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """The place of the best of a list of replies, which counts from `first`."""
+    """The place of the best of a list of replies, which counts from `first`.
+
+    https://huggingface.co/datasets/openai/summarize_from_feedback has such a choice.
+    """
     index, count = best.value - first, replies.value.list.len()
     is_place = (index >= 0) & (index < count) & (index == index.floor())
     nowhere = Problem(
@@ -93,7 +102,10 @@ def sided(
     b: str = "",
     tie: str = "",
 ) -> Preference:
-    """Two replies and which of them won: a letter, the model's name, or what `a`, `b` and `tie` say."""
+    """Two replies and which of them won: a letter, the model's name, or what `a`, `b` and `tie` say.
+
+    https://huggingface.co/datasets/lmarena-ai/arena-human-preference-140k has winners.
+    """
     word = word_of(winner)
     side = side_of(word, {"a": a, "b": b, "tie": tie}, (model_a, model_b))
     problems = (
@@ -118,7 +130,10 @@ def ticked(
     tied: Tick = ABSENT,
     system: Text = ABSENT,
 ) -> Preference:
-    """Two replies and a flag for each of who won, as of the Chatbot Arena's tables."""
+    """Two replies and a flag for each of who won.
+
+    https://huggingface.co/datasets/lmsys/lmsys-arena-human-preference-55k
+    """
     side = a_won.value.fill_null(0) - b_won.value.fill_null(0)
     is_tied = side == 0 if tied is ABSENT else (side == 0) | (tied.value == 1)
     problems = (Problem("no_preference", None, is_tied, "neither reply won, or both did"),)
@@ -137,7 +152,10 @@ def rated(
     lower: bool = False,
     pairs: str = "best-worst",  # noqa: ARG001
 ) -> Ranking:
-    """Two replies and the score of each; with `lower` the lower one is better, as of ranks."""
+    """Two replies and the score of each; with `lower` the lower one is better, as of ranks.
+
+    https://huggingface.co/datasets/openai/webgpt_comparisons has scores of both sides.
+    """
     both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
     sign = -1 if lower else 1
     scores = pl.concat_list(score_a.value * sign, score_b.value * sign)

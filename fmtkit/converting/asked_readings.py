@@ -7,7 +7,7 @@ from typing import Any
 from fmtkit.converting.known_words import GOLD, NO_ANSWERS
 from fmtkit.converting.listed_replies import NO_REPLIES
 from fmtkit.converting.lost_turns import decoded
-from fmtkit.converting.near_misses import FIRST, LATER, asks, replies, tells_of_reply
+from fmtkit.converting.near_misses import FIRST, LATER, SIDES, asks, replies, tells_of_reply
 from fmtkit.converting.unread_columns import is_spoken
 from fmtkit.converting.value_columns import ValueColumns, words
 
@@ -17,6 +17,8 @@ REVISIONS = LATER | {"edit", "rewrite", "rewritten", "fixed", "after", "revise"}
 RESULTS = frozenset({"result", "expected", "desired", "ideal", "reply", "resolution", "rewrite"})
 CRITIQUES = frozenset({"critique", "critic", "feedback", "review", "comment", "reason", "note"})
 """Words in the name of what was said of a reply."""
+WORSE = frozenset(word for word, side in SIDES.items() if side < 0)
+"""Words in the name of a reply that is not to be given."""
 
 
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
@@ -120,7 +122,11 @@ def _instructed(columns: ValueColumns) -> Iterator[Proposal]:
     if (asks(second) and not asks(first)) or (replies(first) and not replies(second)):
         first, second = second, first
     is_named = asks(_last(first)) or tells_of_reply(_last(second)) or words(second) & RESULTS
-    if words(second) & (NO_ANSWERS | NO_REPLIES) or words(first) & CRITIQUES or not is_named:
+    if (
+        words(second) & (NO_ANSWERS | NO_REPLIES | WORSE)
+        or words(first) & CRITIQUES
+        or not is_named
+    ):
         return
     shared = [path for path in columns.paths if path not in texts and columns.is_shared(path)]
     if len(shared) == 1:

@@ -33,7 +33,7 @@ from fmtkit.training.building.loss_checks import LossWatchdog
 from fmtkit.training.data import data_report
 from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job
-from fmtkit.training.run import failures, generated_samples, run_page
+from fmtkit.training.run import failures, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
 from fmtkit.training.run.run_lock import shared
 from fmtkit.training.trained import card, merging
@@ -96,7 +96,11 @@ def train(work: Job, stop: Stop | None = None) -> int:
         lines(f"loading {work.model}, and preparing {given[0]:,} rows")
         trainer = make_trainer(work, parts)
         extensions.install(trainer, work)
-        generated_samples.install(trainer, work, parts)
+        if work.setting("generate_samples"):
+            # Rendering prompts takes polars, without which other processes start.
+            from fmtkit.training.run import generated_samples
+
+            generated_samples.install(trainer, work, parts)
         if parts.processor is not None:
             images_seen.check(trainer, parts.train)
     _check_rows(trainer)
