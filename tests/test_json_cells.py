@@ -1,92 +1,127 @@
-"""Lists and objects as JSON text in a column of text mean the same as lists and objects, in every layout of files."""
+"""JSON text in cells: rows and faults are those of the strict parser, and the kernel reads them."""
 
+import itertools
 import json
+import random
+import warnings
+from pathlib import Path
 
-import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fmtkit
+from fmtkit.converting import json_cells
+from fmtkit.reading import native
 
-SAID = [{"role": "user", "content": "Wax?"}, {"role": "assistant", "content": "Iron it."}]
-OTHER = [SAID[0], {"role": "assistant", "content": "Burn it."}]
-SHARED = [{"from": "human", "value": "Wax?"}, {"from": "gpt", "value": "Iron it."}]
-LAYOUTS = {
-    "messages": ("openai", {"messages": SAID}),
-    "other name": ("openai", {"dialog": SAID}),
-    "sharegpt": ("sharegpt", {"conversations": SHARED}),
-    "pairs": ("ultra", {"chosen": SAID, "rejected": OTHER}),
-    "exchanges": ("exchanges", {"conversation": [{"human": "Wax?", "assistant": "Iron it."}]}),
-    "lists": ("scored_replies", {"prompt": "Wax?", "responses": ["a", "b"], "rewards": [1, 0.5]}),
-}
-KINDS = ("jsonl", "csv", "parquet")
-
-
-def as_text(row):
-    return {n: v if isinstance(v, str) else json.dumps(v) for n, v in row.items()}
-
-
-def file_of(rows, path):
-    frame = pl.DataFrame(rows)
-    write = {".jsonl": frame.write_ndjson, ".csv": frame.write_csv, ".parquet": frame.write_parquet}
-    write[path.suffix](path)
-    return str(path)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("type", "row"), LAYOUTS.values(), ids=LAYOUTS)
-def test_json_text_is_found_and_converted_as_what_it_holds(tmp_path, kind, type, row):
-    plain = tmp_path / "plain.jsonl"
-    plain.write_text((json.dumps(row) + "\n") * 3)
-    path = file_of([as_text(row)] * 3, tmp_path / f"text.{kind}")
-    best = fmtkit.inspect(path)
-    wanted = fmtkit.inspect(str(plain))
-    assert (best.best_guess, best.certainty) == (wanted.best_guess, wanted.certainty)
-    assert best.best_guess == type or "chosen" in row
-    mapping = {"messages": "dialog"} if "dialog" in row else {}
-    made = [
-        fmtkit.convert(p, best.best_guess, columns=mapping, out=tmp_path / f"{i}.jsonl")
-        for i, p in enumerate((path, str(plain)))
-    ]
-    texts = [(tmp_path / f"{i}.jsonl").read_text() for i in (0, 1)]
-    assert made[0].converted == 3
-    assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[{'role': 'user', 'content': 'Wax?'}]", "with single quotes it is Python's"),
-        ('[{"role": "user", ', "begins as JSON and is none"),
-        ("Wax?", "holds text, not a list of messages"),
-    ],
+USER, BOT = (
+    {"role": "user", "content": 'Why “ü” \\ "q"?\n\tYes.'},
+    {"role": "assistant", "content": "Because."},
 )
-def test_text_that_is_no_json_is_a_bad_row_and_never_run(tmp_path, kind, text, words):
-    rows = [{"messages": json.dumps(SAID)}, {"messages": text}]
-    path = file_of(rows, tmp_path / f"text.{kind}")
-    report = fmtkit.convert(path, "openai", out=tmp_path / "out.jsonl")
-    assert (report.converted, report.reasons) == (1, {"type_error": 1})
-    [reject] = (tmp_path / "out.quarantine.jsonl").read_text().splitlines()
-    assert words in json.loads(reject)["message"]
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": null}'}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "a": None}}}
+CELLS = [
+    json.dumps([USER, BOT]),
+    json.dumps([USER, BOT], ensure_ascii=False),
+    json.dumps([USER, BOT], indent=2),
+    "  " + json.dumps([USER, BOT]) + " ",
+    json.dumps([USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}]),
+    json.dumps([USER, {"role": "assistant", "content": "", "tool_calls": json.dumps([CALL])}]),
+    json.dumps([{**USER, "name": None}, BOT]),
+    json.dumps([{**USER, "weight": 1}, {**BOT, "other": float("nan")}]),
+    json.dumps(
+        [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            },
+            BOT,
+        ]
+    ),
+    json.dumps([USER, BOT])[:-1],
+    json.dumps([USER, BOT]) + ', "more": 1',
+    json.dumps([USER, BOT]) + "]",
+    json.dumps([USER, BOT]) + json.dumps([USER]),
+    '[{"role": "user", "role": "system", "content": "twice"}, {"role": "assistant", "content": "x"}]',
+    '[{"role": "user", "content": "raw\ttab"}, {"role": "assistant", "content": "x"}]',
+    '[{"role": "user", "content": "half \\ud800"}, {"role": "assistant", "content": "x"}]',
+    '[{"role": "user", "content": "pair \\ud83d\\ude00 \\u0000"}, {"role": "assistant", "content": "x"}]',
+    "[" * 200 + "]" * 200,
+    '{"role": "user", "content": "one message"}',
+    "[]",
+    "{}",
+    "[null]",
+    "no JSON",
+    "",
+    "[1" + "0" * 5000 + "]",
+    '[{"role": "user", "content": 5}, {"role": "assistant", "content": "x"}]',
+    '﻿[{"role": "user", "content": "a"}, {"role": "assistant", "content": "x"}]',
+]
+TOOLS = [None, json.dumps([TOOL]), "[]", json.dumps(TOOL), "none", json.dumps([json.dumps(TOOL)])]
 
 
-@pytest.mark.parametrize("name", ["messages", "conversations", "dialogue"])
-def test_lists_that_python_wrote_are_no_guess(tmp_path, name):
-    text = "[{'role': 'user', 'content': 'How do I get candle wax out of a rug?'}]"
-    path = file_of([{"id": i, name: f"{text}{' ' * i}"} for i in range(3)], tmp_path / "x.csv")
-    assert fmtkit.inspect(path).best_guess is None
+def rows() -> list[dict[str, str | None]]:
+    """Return each cell with each cell of tools, in an order that mixes good and bad ones."""
+    found = [
+        {"id": f"{i}", "messages": cell, "tools": tools, "note": "a null is no list: ["}
+        for i, (cell, tools) in enumerate(itertools.product(CELLS, TOOLS))
+    ]
+    random.Random(3).shuffle(found)
+    return found
 
 
-def test_a_turn_of_the_user_that_begins_as_json_stays_text(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    row = {
-        "prompt": '[{"a": 1}] is what?',
-        "ground_truth": "[1]",
-        "chosen": "[2]",
-        "rejected": "{}",
-    }
-    path.write_text(json.dumps(row) + "\n")
-    fmtkit.convert(str(path), "prompt_pairs", out=tmp_path / "out.jsonl")
-    made = json.loads((tmp_path / "out.jsonl").read_text())
-    assert made["prompt"][0]["content"] == row["prompt"]
-    assert made["chosen"][0]["content"] == "[2]"
+def converted(source: Path, type_name: str = "openai") -> tuple[list, list]:
+    rejects: list = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = fmtkit.table(source, type_name, rejects=rejects)
+    return table.to_pylist(), [(r.row, r.code, r.column, r.message) for r in rejects]
+
+
+@pytest.fixture(params=["jsonl", "parquet"])
+def source(request, tmp_path: Path) -> Path:
+    path = tmp_path / f"rows.{request.param}"
+    if request.param == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows()), path, row_group_size=50)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    return path
+
+
+def test_the_rows_and_faults_are_those_of_the_strict_parser(source, monkeypatch):
+    found = converted(source)
+    monkeypatch.setattr(json_cells, "names_of", lambda _: frozenset())
+    assert found == converted(source)
+    assert len(found[0]) > 20
+    assert len({code for _, code, *_ in found[1]}) > 3
+
+
+@pytest.mark.skipif(native.kernel() is None, reason="there is no native kernel")
+def test_the_kernel_reads_them(tmp_path):
+    plain = [{"messages": json.dumps([USER, BOT])} for _ in range(50)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain))
+    pq.write_table(pa.Table.from_pylist(plain), tmp_path / "rows.parquet")
+    for name in ("rows.jsonl", "rows.parquet"):
+        report = fmtkit.convert(tmp_path / name, "openai", tmp_path / "out.jsonl", overwrite=True)
+        assert report.as_dict()["tiers"]["fast_rows"] == 50
+
+
+def test_what_is_beside_a_cell_stays_as_it_is_written():
+    line = b' {"a" : 1.50e0, "messages" :"[{\\"x\\": 1}]", "b":[1, 2 ], "a": "twice" } '
+    found = json_cells.in_line(line, {"messages"})
+    assert found == ' {"a" : 1.50e0, "messages" :[{"x": 1}], "b":[1, 2 ], "a": "twice" }'
+    for other in (
+        b'{"messages": [1]}',
+        b"[1]",
+        b"",
+        b'{"messages": "x"}',
+        b'{"messages": "[1]"',
+        b"\xff",
+    ):
+        assert json_cells.in_line(other, {"messages"}) is None
+
+
+def test_a_cell_adds_no_key_to_its_row():
+    line = json.dumps({"messages": '[1], "label": true', "label": False}).encode()
+    assert json_cells.in_line(line, {"messages"}) is None
+    assert json_cells.of_cells({"messages": '[1], "label": true'}, {"messages"}) is None

@@ -5,7 +5,7 @@ verdict and value depend on that row alone: both readers give the same result, a
 strict parser reads every line.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, singledispatch
 
@@ -25,7 +25,7 @@ from fmtkit.columns.typed_kinds import (
     may_carry,
     read,
 )
-from fmtkit.converting import row_images
+from fmtkit.converting import json_cells, row_images
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.lost_turns import CarriedKind, carried
@@ -127,7 +127,7 @@ def _(records: Records, plan: ReadPlan) -> Parsed:
 
 @parse_block.register
 def _(records: ArrowRows, plan: ReadPlan) -> Parsed:
-    found = _parse_columns(records.batch, plan)
+    found = _parse_columns(records.batch, plan) or _parse_cells(records, plan.binding)
     return found if found is not None else parse_rows(records, plan.binding)
 
 
@@ -143,12 +143,14 @@ def cells(row: Row, binding: Binding) -> Row:
     return out
 
 
-def parse_rows(records: Rows, binding: Binding) -> Parsed:
-    """Judge rows one by one and make the frame of the sound ones."""
+def parse_rows(records: Rows, binding: Binding, only: Collection[int] | None = None) -> Parsed:
+    """Judge rows one by one, all or some of them, and make the frame of the sound ones."""
     sound: list[int] = []
     rows: list[Row] = []
     rejects: list[Reject] = []
     for record, (given, fault) in enumerate(records.values(written=True)):
+        if only is not None and record not in only:
+            continue
         value = given if fault is not None else binding.unwrapped(given)
         found = [fault] if fault is not None else binding.judge(value)
         if found:
@@ -227,6 +229,57 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
         return None
     count = batch.num_rows
     return Parsed(plan.select(batch), [], count, 0, count, images=images.of_rows())
+
+
+def _parse_cells(records: ArrowRows, binding: Binding) -> Parsed | None:
+    """Read texts of which some are JSON text by the kernel, as lines; None if each row must be examined."""
+    names, batch = json_cells.names_of(binding), records.batch
+    paths = [column.path for column in binding.every]
+    if binding.images is not None or any(len(path) != 1 for path in paths):
+        return None
+    used = [name for name in dict.fromkeys(path[0] for path in paths) if name in batch.schema.names]
+    if not names & set(used) or MEDIA & set(batch.schema.names) or not _is_utf8(batch):
+        return None
+    if not all(_is_text(batch.schema.field(name).type) for name in used):
+        return None
+    if any(holds_media(entry.type) for entry in batch.schema):
+        return None
+    columns = [batch.column(name).to_pylist() for name in used]
+    rows = (dict(zip(used, texts, strict=True)) for texts in zip(*columns, strict=True))
+    every = np.arange(batch.num_rows)
+    read = _read_cells(every, [json_cells.of_cells(row, names) for row in rows], binding)
+    if read is None:
+        return None
+    frame, left = read
+    fast = batch.num_rows - len(left)
+    if not len(left):
+        return Parsed(frame, [], batch.num_rows, records.blank, fast)
+    others = parse_rows(records, binding, frozenset(left.tolist()))
+    frame = pl.concat([frame, others.frame]).sort("__row")
+    return replace(others, frame=frame, fast_rows=fast)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
+
+
+def _read_cells(
+    numbers: np.ndarray, lines: Sequence[str | None], binding: Binding
+) -> tuple[pl.DataFrame, np.ndarray] | None:
+    """Read records as other lines, None for those without one, by the kernel.
+
+    Returns:
+        The frame of those that it is certain of, and the numbers of the others; None if there is none.
+    """
+    held = [(number, line) for number, line in zip(numbers.tolist(), lines, strict=True) if line]
+    if not held:
+        return None
+    data = "".join(f"{line}\n" for _, line in held).encode()
+    read = clean_lines.read(data, binding.spec)
+    if read is None:
+        return None
+    clean = np.array([number for number, _ in held])[read.verdicts == clean_lines.CLEAN]
+    return _as_converters_see(read.frame, clean, binding), np.setdiff1d(numbers, clean)
 
 
 def _fits_columns(batch: pa.Table, binding: Binding) -> bool:
@@ -330,11 +383,21 @@ def parse_records(records: Records, binding: Binding) -> Parsed:
     records.blank_lines = read.verdicts == clean_lines.BLANK
     verdicts = read.verdicts[~records.blank_lines]
     clean = np.flatnonzero(verdicts == clean_lines.CLEAN)
-    judged = _judge(records, np.flatnonzero(verdicts == clean_lines.UNSURE).tolist(), binding)
-    frame = _as_converters_see(read.frame, clean, binding)
+    unsure = np.flatnonzero(verdicts == clean_lines.UNSURE)
+    frames = [_as_converters_see(read.frame, clean, binding)]
+    names = json_cells.names_of(binding)
+    if len(unsure) and names:
+        lines = [json_cells.in_line(records.raw(number), names) for number in unsure.tolist()]
+        cells = _read_cells(unsure, lines, binding)
+        if cells is not None:
+            frames.append(cells[0])
+            unsure = cells[1]
+    fast = sum(frame.height for frame in frames)
+    judged = _judge(records, unsure.tolist(), binding)
     if judged.sound:
-        frame = pl.concat([frame, judged.frame(binding)]).sort("__row")
-    return _parsed(records, frame, judged, len(clean), binding)
+        frames.append(judged.frame(binding))
+    frame = pl.concat(frames).sort("__row") if len(frames) > 1 else frames[0]
+    return _parsed(records, frame, judged, fast, binding)
 
 
 def _parsed(
