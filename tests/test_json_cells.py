@@ -1,5 +1,6 @@
 """JSON text in cells: rows and faults are those of the strict parser, and the kernel reads them."""
 
+import csv
 import itertools
 import json
 import random
@@ -78,11 +79,16 @@ def converted(source: Path, type_name: str = "openai") -> tuple[list, list]:
     return table.to_pylist(), [(r.row, r.code, r.column, r.message) for r in rejects]
 
 
-@pytest.fixture(params=["jsonl", "parquet"])
+@pytest.fixture(params=["jsonl", "parquet", "csv"])
 def source(request, tmp_path: Path) -> Path:
     path = tmp_path / f"rows.{request.param}"
     if request.param == "parquet":
         pq.write_table(pa.Table.from_pylist(rows()), path, row_group_size=50)
+    elif request.param == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["id", "messages", "tools", "note"])
+            writer.writeheader()
+            writer.writerows(rows())
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
     return path
@@ -101,7 +107,9 @@ def test_the_kernel_reads_them(tmp_path):
     plain = [{"messages": json.dumps([USER, BOT])} for _ in range(50)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain))
     pq.write_table(pa.Table.from_pylist(plain), tmp_path / "rows.parquet")
-    for name in ("rows.jsonl", "rows.parquet"):
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["messages"], *([row["messages"]] for row in plain)])
+    for name in ("rows.jsonl", "rows.parquet", "rows.csv"):
         report = fmtkit.convert(tmp_path / name, "openai", tmp_path / "out.jsonl", overwrite=True)
         assert report.as_dict()["tiers"]["fast_rows"] == 50
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fmtkit.columns.flat_messages import flatten, keys_of, lists_of
 from fmtkit.columns.image_values import RowImages
-from fmtkit.columns.kinds import DialogKind, TextKind
+from fmtkit.columns.kinds import DialogKind, TextKind, ToolsKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.columns.typed_kinds import (
     arrow_type,
@@ -34,7 +34,7 @@ from fmtkit.core.codes import Reject
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import ArrowRows, ReadCells, Records, Rows, holds_media
+from fmtkit.sources.blocks import ArrowRows, CellRows, ReadCells, Records, Rows, holds_media
 from fmtkit.sources.marks import is_unicode
 
 MOST_NAMES = 256
@@ -128,6 +128,12 @@ def _(records: Records, plan: ReadPlan) -> Parsed:
 @parse_block.register
 def _(records: ArrowRows, plan: ReadPlan) -> Parsed:
     found = _parse_columns(records.batch, plan) or _parse_cells(records, plan.binding)
+    return found if found is not None else parse_rows(records, plan.binding)
+
+
+@parse_block.register
+def _(records: CellRows, plan: ReadPlan) -> Parsed:
+    found = _parse_csv(records, plan.binding)
     return found if found is not None else parse_rows(records, plan.binding)
 
 
@@ -233,27 +239,56 @@ def _parse_columns(batch: pa.Table, plan: ReadPlan) -> Parsed | None:
 
 def _parse_cells(records: ArrowRows, binding: Binding) -> Parsed | None:
     """Read texts of which some are JSON text by the kernel, as lines; None if each row must be examined."""
-    names, batch = json_cells.names_of(binding), records.batch
-    paths = [column.path for column in binding.every]
-    if binding.images is not None or any(len(path) != 1 for path in paths):
-        return None
-    used = [name for name in dict.fromkeys(path[0] for path in paths) if name in batch.schema.names]
-    if not names & set(used) or MEDIA & set(batch.schema.names) or not _is_utf8(batch):
+    batch = records.batch
+    used = _used_cells(binding, batch.schema.names)
+    if (
+        used is None
+        or not _is_utf8(batch)
+        or any(holds_media(entry.type) for entry in batch.schema)
+    ):
         return None
     if not all(_is_text(batch.schema.field(name).type) for name in used):
         return None
-    if any(holds_media(entry.type) for entry in batch.schema):
-        return None
     columns = [batch.column(name).to_pylist() for name in used]
     rows = (dict(zip(used, texts, strict=True)) for texts in zip(*columns, strict=True))
-    every = np.arange(batch.num_rows)
+    return _parse_texts(records, rows, binding)
+
+
+def _parse_csv(records: CellRows, binding: Binding) -> Parsed | None:
+    """Read cells of which some are JSON text by the kernel, as lines; None if each row must be examined."""
+    names = json_cells.names_of(binding)
+    there = dict.fromkeys(name for row in records.cells for name in row)
+    used = _used_cells(binding, there)
+    # Numbers and flags of a CSV are read by their own rules.
+    texts = TextKind | CarriedKind | ToolsKind
+    others = (c for c in binding.every if c.path[0] in there.keys() - names) if used else ()
+    if used is None or not all(isinstance(column.kind, texts) for column in others):
+        return None
+    rows = ({name: row[name] for name in used if name in row} for row in records.cells)
+    return _parse_texts(records, rows, binding)
+
+
+def _used_cells(binding: Binding, there: Collection[str]) -> list[str] | None:
+    """Return the columns in use, of which some hold JSON text; None where rows must be examined."""
+    paths = [column.path for column in binding.every]
+    if binding.images is not None or any(len(path) != 1 for path in paths):
+        return None
+    used = [name for name in dict.fromkeys(path[0] for path in paths) if name in there]
+    is_free = MEDIA.isdisjoint(there) and not json_cells.names_of(binding).isdisjoint(used)
+    return used if is_free else None
+
+
+def _parse_texts(
+    records: Rows, rows: Iterable[Mapping[str, str | None]], binding: Binding
+) -> Parsed | None:
+    names, every = json_cells.names_of(binding), np.arange(len(records))
     read = _read_cells(every, [json_cells.of_cells(row, names) for row in rows], binding)
     if read is None:
         return None
     frame, left = read
-    fast = batch.num_rows - len(left)
+    fast = len(records) - len(left)
     if not len(left):
-        return Parsed(frame, [], batch.num_rows, records.blank, fast)
+        return Parsed(frame, [], len(records), records.blank, fast)
     others = parse_rows(records, binding, frozenset(left.tolist()))
     frame = pl.concat([frame, others.frame]).sort("__row")
     return replace(others, frame=frame, fast_rows=fast)

@@ -152,7 +152,24 @@ class ListedRows(Rows):
 
 
 class CellRows(ListedRows):
-    """Records of a CSV file, their cells as text or as they were read."""
+    """Records of a CSV file: their cells as text, and as they are read, which takes its time."""
+
+    def __init__(
+        self,
+        cells: Sequence[dict[str, str | None]],
+        lines: Sequence[int | None],
+        blank_lines: int = 0,
+        read: "ReadCells | None" = None,
+    ) -> None:
+        self.cells, self.lines, self.blank_lines, self._read = cells, lines, blank_lines, read
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def rows(self) -> Sequence[Any]:  # type: ignore[override]
+        """Return the rows with what their cells hold."""
+        return self.cells if self._read is None else [self._read(row) for row in self.cells]
 
     def raw(self, record: int) -> bytes:
         """Return the canonical JSON text of a record."""
@@ -471,8 +488,7 @@ class RowsBlock(Block):
 
     def records(self, read: ReadCells | None = None) -> CellRows:
         """Return the rows, their cells as text or as `read` takes them."""
-        rows = self.rows if read is None else [read(row) for row in self.rows]
-        return CellRows(rows, self.lines, self.blank_lines)
+        return CellRows(self.rows, self.lines, self.blank_lines, read)
 
     def _cut(self, rows: int, rejects: tuple[Reject, ...]) -> "RowsBlock":
         records = rows - len(rejects)
