@@ -96,6 +96,16 @@ def test_a_run_that_was_stopped_has_a_page_of_what_it_logged(tmp_path):
     assert verdict.state == "unclear"
 
 
+def test_a_run_whose_method_is_not_installed_is_not_judged(tmp_path):
+    run = run_folder(tmp_path / "run")
+    plan = json.loads((run / "plan.json").read_text())
+    (run / "plan.json").write_text(json.dumps({**plan, "method": "elsewhere"}))
+    path, [verdict] = run_page.write_report([run])
+    assert verdict.state == "unclear"
+    assert "no method elsewhere is installed" in verdict.text
+    assert data_of(path)["runs"][0]["order"]
+
+
 def test_only_a_run_folder_is_reported(tmp_path):
     with pytest.raises(OptionError, match="is no run folder"):
         run_page.write_report([tmp_path / "none"])

@@ -108,6 +108,22 @@ def test_margins_decide_for_pairs_and_rewards_online():
     assert verdict_of(logs, ONLINE).state == "learned"
 
 
+def test_rewards_decide_under_the_name_that_a_trainer_gives_them():
+    # TRL's online DPO, XPO, Nash-MD and PPO log no `reward`, and their loss falls or not.
+    logs = {"loss": curve(lambda t: 1 - t), "objective/scores": curve(lambda _: 0.2, noise=0.1)}
+    assert verdict_of(logs, PLAIN).state == "not_learned"
+    logs["objective/scores"] = curve(lambda t: t, noise=0.1)
+    found = verdict_of(logs, PLAIN)
+    assert found.state == "learned"
+    assert "objective/scores" in found.text
+
+
+def test_a_loss_that_says_nothing_is_not_judged():
+    found = verdict_of({"loss": curve(lambda t: 1 - t)}, ONLINE)
+    assert found.state == "unclear"
+    assert "no reward was logged" in found.text
+
+
 def test_few_logs_are_too_few():
     short = curve(lambda t: 2 - t, steps=FEWEST - 1)
     found = verdict_of({"loss": short}, PLAIN)

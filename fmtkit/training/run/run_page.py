@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from fmtkit.core import atomic
-from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.escaping import counted
 from fmtkit.core.records import read_json
 from fmtkit.core.runner import Runner, find
@@ -66,8 +66,11 @@ def render(runs: Sequence[tuple[Path, Mapping[str, Any]]]) -> str:
 
 
 def verdict(run: Path, method: str, planned: int | None) -> Verdict:
-    """Return what the curves of a run folder say."""
-    return verdict_of(curves.read(run), _method(_runner(method)), planned)
+    """Return what the curves of a run folder say; nothing where the method's package is not installed."""
+    runner = _runner(method)
+    if runner is None:
+        return Verdict("unclear", f"Not judged: no method {method} is installed here")
+    return verdict_of(curves.read(run), _method(runner), planned)
 
 
 def _names(runs: Sequence[Path]) -> list[str]:
@@ -91,13 +94,11 @@ def _runner(method: object) -> Runner | None:
     """Return the runner of a method; None if the package that added it is not installed here."""
     try:
         return find(str(method))
-    except (UnknownNameError, FmtkitError):
+    except UnknownNameError:
         return None
 
 
-def _method(runner: Runner | None) -> Method:
-    if runner is None:
-        return Method()
+def _method(runner: Runner) -> Method:
     return Method(runner.health is not None, "Preference" in runner.tables)
 
 

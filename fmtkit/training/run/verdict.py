@@ -8,7 +8,7 @@ no noise. It is a reading of training metrics: whether the model is any good, an
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Literal
 
@@ -29,6 +29,8 @@ _ROSE = 1.5
 """How many times its start a loss is at the end of a run that diverged."""
 _SILENT = 0.9
 """Share of groups without a spread of rewards from which on there is nothing to learn from."""
+_REWARDS = ("reward", "objective/scores", "objective/rlhf_reward")
+"""Metrics of the rewards of answers, as the trainers of TRL call them: the first that a run logs decides."""
 _WORSE = 1.02
 """How many times its best an evaluation is at the end if it became worse."""
 
@@ -76,7 +78,7 @@ class Method:
     """What is to be known of a method to read its curves."""
 
     is_online: bool = False
-    """Whether it learns from rewards of answers that it generates."""
+    """Whether its loss says nothing, as of GRPO: what it learns shows in the rewards of answers."""
     has_pairs: bool = False
 
 
@@ -88,7 +90,9 @@ def verdict_of(curves: Mapping[str, Curve], method: Method, planned: int | None 
         method: How its method learns.
         planned: The steps that it was to make, where they are known.
     """
-    found = next(_without_learning(curves, method), None) or _by_movement(curves, method)
+    rewarded = next((name for name in _REWARDS if name in curves), None)
+    method = replace(method, is_online=method.is_online or rewarded is not None)
+    found = next(_without_learning(curves, method), None) or _by_movement(curves, method, rewarded)
     advice = [*found.advice, *_of_evaluation(curves), *_unfinished(curves, planned)]
     return Verdict(found.state, found.text, tuple(advice))
 
@@ -173,15 +177,18 @@ def _without_gradient(curves: Mapping[str, Curve], method: Method) -> Verdict:
     )
 
 
-def _by_movement(curves: Mapping[str, Curve], method: Method) -> Verdict:
+def _by_movement(curves: Mapping[str, Curve], method: Method, rewarded: str | None) -> Verdict:
     """Judge by the curve that shows whether the method learns."""
     loss = move("loss", curves.get("loss", ()))
-    reward = move("reward", curves.get("reward", ())) if method.is_online else None
-    margins = move("rewards/margins", curves.get("rewards/margins", ()))
-    main = reward if method.is_online else margins if method.has_pairs and margins else loss
+    if method.is_online and rewarded is None and "loss" in curves:
+        return Verdict(
+            "unclear", "Not judged: no reward was logged, and the loss says nothing here"
+        )
+    margins = "rewards/margins" if method.has_pairs and "rewards/margins" in curves else "loss"
+    name = rewarded or margins
+    main = move(name, curves.get(name, ()))
     if main is None:
-        logs = max((len(curve) for curve in curves.values()), default=0)
-        name = "reward" if method.is_online else "loss"
+        logs = len(_values(curves, name))
         return Verdict(
             "unclear",
             f"Too early to say: {logs} log{'s' * (logs != 1)} with {name}, and {FEWEST} are needed",
