@@ -117,3 +117,30 @@ def test_a_column_that_no_row_has_is_named_with_its_entry(folder):
     file = file_of(folder, [entry(folder, "a") | {"columns": ["mesages"]}])
     with pytest.raises(FmtkitError, match="mesages"):
         loaded(file)
+
+
+def test_a_column_that_only_later_rows_have_is_absent_unless_it_is_selected(tmp_path):
+    pair = {"question": "q", "chosen": "a", "rejected": "b"}
+    rows = [{**pair, "question": f"q{i}"} for i in range(5000)] + [{**pair, "system": "late"}]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ["question", "chosen", "rejected"]
+    found = fmtkit.table(source, "intel", select=names).to_pylist()
+    assert len(found) == len(rows)
+    assert "late" not in json.dumps(found[-1])
+    assert "late" in json.dumps(fmtkit.table(source, "intel").to_pylist()[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "type intel needs rejected"),
+        ({"columns": {"rejected": "rejected"}}, "rejected reads rejected"),
+        ({"columns": {"rejected": "chosen"}, "keep": ["rejected"]}, "names rejected"),
+    ],
+)
+def test_what_is_not_selected_and_is_needed_is_named_with_select(tmp_path, options, why):
+    source = tmp_path / "rows.jsonl"
+    source.write_text(json.dumps({"question": "q", "chosen": "a", "rejected": "b"}) + "\n")
+    with pytest.raises(OptionError, match=f"select question,chosen: .*{why}; add it"):
+        fmtkit.table(source, "intel", select=["question", "chosen"], **options)

@@ -38,6 +38,18 @@ def selected(settings: _Options, samples: Iterable[Sequence[Row]]) -> _Options:
     return replace(settings, ignore=(*settings.ignore, *others))
 
 
+def absent_columns(
+    settings: "RowOptions", converter: Converter, options: TypeOptions
+) -> tuple[str, ...]:
+    """Return the columns that are taken for absent: with `select` those too that only later rows have."""
+    if not settings.select:
+        return settings.ignore
+    paths = (options.mapping.get(name, converter.path(name)) for name in converter.columns)
+    read = dict.fromkeys(top for path in paths if (top := _column(path)))
+    others = (name for name in read if name not in {*settings.select, *settings.ignore})
+    return (*settings.ignore, *others)
+
+
 def without(rows: Iterable[Row], ignored: Sequence[str]) -> list[Row]:
     """Return the rows without what is ignored, for finding a type; a type that is named reads no less."""
     if not ignored:
@@ -74,7 +86,7 @@ def check_ignored(
     resolved: Sequence[TypeOptions],
     samples: Sequence[Sequence[Row]],
 ) -> None:
-    """Raise OptionError where --ignore names what no row has, or what is kept or needed."""
+    """Raise OptionError where --ignore names what no row has, or what is kept or needed, as --select may."""
     rows = [row for sample in samples for row in sample]
     seen = dict.fromkeys(name for row in rows for name in row)
     for name in settings.ignore:
@@ -86,6 +98,9 @@ def check_ignored(
             near = near_match(name, seen)
             hint = f"did you mean {near!r}?" if near else f"the columns are {', '.join(seen)}"
             raise OptionError(f"--ignore {name}: no row has that column; {hint}")
+        if settings.select and name not in settings.select:
+            _check_unselected(name, settings, converters, resolved)
+            continue
         if name in settings.keep:
             raise OptionError(f"--ignore {name}: --keep names the same column; give one of them")
         mapped = next((p for p, path in settings.columns.items() if _column(path) == name), None)
@@ -94,18 +109,48 @@ def check_ignored(
                 f"--ignore {name}: --map {mapped}={settings.columns[mapped]} reads that column; give one "
                 "of them"
             )
-        for converter, options in zip(converters, resolved, strict=True):
-            needed = {*converter.required, *(p for group in converter.any_of for p in group)}
-            # What takes whole rows would read the column all the same.
-            needed |= {*converter.columns} if converter.takes_rows else set()
-            paths = (
-                options.mapping.get(p, converter.path(p)) for p in converter.columns if p in needed
+        needing = _needing(name, converters, resolved)
+        if needing is not None:
+            raise OptionError(
+                f"--ignore {name}: type {needing} needs that column; choose a type that does not, or leave "
+                "--ignore out"
             )
-            if any(_column(path) == name for path in paths):
-                raise OptionError(
-                    f"--ignore {name}: type {converter.name} needs that column; choose a type that "
-                    "does not, or leave --ignore out"
-                )
+
+
+def _check_unselected(
+    name: str,
+    settings: "RowOptions",
+    converters: Sequence[Converter],
+    resolved: Sequence[TypeOptions],
+) -> None:
+    """Raise OptionError where a column is kept or needed that --select does not name."""
+    mapped = next((p for p, path in settings.columns.items() if _column(path) == name), None)
+    needing = _needing(name, converters, resolved)
+    if name in settings.keep:
+        why = f"--keep names {name}"
+    elif mapped is not None:
+        why = f"--map {mapped}={settings.columns[mapped]} reads {name}"
+    elif needing is not None:
+        why = f"type {needing} needs {name}"
+    else:
+        return
+    raise OptionError(f"--select {','.join(settings.select)}: {why}; add it to --select")
+
+
+def _needing(
+    name: str, converters: Sequence[Converter], resolved: Sequence[TypeOptions]
+) -> str | None:
+    """Return the type that needs a column; None if none does."""
+    for converter, options in zip(converters, resolved, strict=True):
+        needed = {*converter.required, *(p for group in converter.any_of for p in group)}
+        # What takes whole rows would read the column all the same.
+        needed |= {*converter.columns} if converter.takes_rows else set()
+        paths = (
+            options.mapping.get(p, converter.path(p)) for p in converter.columns if p in needed
+        )
+        if any(_column(path) == name for path in paths):
+            return converter.name
+    return None
 
 
 def _column(path: str) -> str:

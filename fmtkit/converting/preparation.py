@@ -36,7 +36,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.fusing import Fusion
-from fmtkit.converting.ignoring import check_ignored, selected, without
+from fmtkit.converting.ignoring import absent_columns, check_ignored, selected, without
 from fmtkit.converting.image_loading import ImageLoader
 from fmtkit.converting.image_stage import ImageStage
 from fmtkit.converting.joined_rows import ROWS, JoinedSource
@@ -291,7 +291,7 @@ def prepare(opened: Sequence[Source], settings: RowOptions) -> Job:
             kinds=options.kinds,
             kept=kept.kinds,
             watched=_watched(converter, options, sample, settings, found),
-            ignored=settings.ignore,
+            ignored=absent_columns(settings, converter, options),
             images=named,
         )
         earlier = plans[-1].binding if plans else None
