@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from fmtkit.core.errors import near_match
 from fmtkit.core.runner import Runner
+from fmtkit.tokenizers.tokens import SPECIAL_NAMES
 from fmtkit.training.config.config import Config
 from fmtkit.training.planning import freezing
 from fmtkit.training.planning.check import advise, refuse
@@ -17,16 +18,7 @@ _HEADS = {
 }
 _VISION = ("AutoModelForImageTextToText", "AutoModelForVision2Seq")
 """What loads a vision-language model: its config says so, too."""
-SPECIAL_TOKENS = (
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-    "additional_special_tokens",
-)
+SPECIAL_TOKENS = (*SPECIAL_NAMES, "additional_special_tokens")
 """Names of special tokens in transformers' tokenizers."""
 LOFTQ: Mapping[str, tuple[int, ...]] = {
     "loftq_bits": (4, 8),
