@@ -1,7 +1,6 @@
 """The report of a run: what was read, what became of every row, what was written."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -11,6 +10,7 @@ from fmtkit.converting.preparation import Job
 from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS, found_among
+from fmtkit.core.data_classes import dataclass
 
 Value = TypeVar("Value")
 

@@ -5,7 +5,7 @@ of two blocks are the sum of those of each.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.converting.control_tokens import written_by
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import has_images
 from fmtkit.counting import lengths
 from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists

@@ -7,7 +7,7 @@ converts only the blocks they are in.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fmtkit.columns.documents import Untokenized
@@ -22,6 +22,7 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.rendered_texts import rendered_as
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.core.secret_keys import beginning
 from fmtkit.core.tables import carried

@@ -7,13 +7,13 @@ loaded with the page.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.secret_keys import beginning
 from fmtkit.counting.lengths import Tally

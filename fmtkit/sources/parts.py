@@ -4,9 +4,9 @@ Where a part ends depends on the source alone, so that any number of workers rea
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 
 PART_BYTES = 96 << 20
