@@ -185,7 +185,8 @@ def test_a_page_begins_with_what_it_is_about():
         title, _, rest = shown.partition("\n")
         about = rest.lstrip().partition("\n")[0]
         assert title.startswith("# "), page.name
-        assert about and not re.match(r"(Generated|Made) by", about), page.name
+        assert about, page.name
+        assert not re.match(r"(Generated|Made) by", about), page.name
 
 
 def test_every_page_is_in_the_index():
