@@ -3,7 +3,7 @@
 Its content-security-policy names script and style by their hashes and allows nothing else; data is
 in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,
 `page.css` and `page.js` are what all pages share: the theme, and a list of rows next to the chosen one.
-NAME.html and NAME.js are what one page has of its own.
+NAME.html and NAME.js are what one page has of its own, and `rows.js` is how pages of rows show one.
 """
 
 import base64
@@ -22,9 +22,21 @@ CHUNK_ROWS = 100
 """Rows of a chunk; page.js knows the number too."""
 
 
-def render(name: str, data: object, chunks: Iterable[str]) -> str:
-    """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them."""
-    style, script = asset("page.css"), asset("page.js") + asset(f"{name}.js")
+def render(
+    name: str,
+    data: object,
+    chunks: Iterable[str] = (),
+    *,
+    scripts: Sequence[str] = (),
+    served: bool = False,
+) -> str:
+    """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them.
+
+    `scripts` are the assets that it shares with other pages. A page that is `served` may ask its server, and
+    nothing else.
+    """
+    script = "".join(map(asset, ("page.js", *scripts, f"{name}.js")))
+    style = asset("page.css")
     blocks = [_block("data", json.dumps(_public(data), ensure_ascii=False, separators=(",", ":")))]
     blocks += [
         f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
@@ -35,6 +47,7 @@ def render(name: str, data: object, chunks: Iterable[str]) -> str:
     for place, text in {
         "STYLE_HASH": _sha256(style),
         "SCRIPT_HASH": _sha256(script),
+        "CONNECT": "connect-src 'self'; " if served else "",
         "STYLE": style,
         "BODY": asset(f"{name}.html"),
         "SCRIPT": script,
