@@ -114,6 +114,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
+    ("browsing",),
     ("locking",),
     ("runners",),
     ("commands",),

@@ -37,7 +37,9 @@ def render(
     """
     script = "".join(map(asset, ("page.js", *scripts, f"{name}.js")))
     style = asset("page.css")
-    blocks = [_block("data", json.dumps(_public(data), ensure_ascii=False, separators=(",", ":")))]
+    blocks = [
+        _block("data", json.dumps(without_secrets(data), ensure_ascii=False, separators=(",", ":")))
+    ]
     blocks += [
         f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
         for number, text in enumerate(chunks)
@@ -59,23 +61,23 @@ def render(
 
 def packed(rows: Sequence[dict[str, Any]]) -> str:
     """Return at most CHUNK_ROWS rows as JSON, gzipped, in base64."""
-    text = json.dumps(_public(rows), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(without_secrets(rows), ensure_ascii=False, separators=(",", ":"))
     # Without a time within: the same rows give the same page.
     found = gzip.compress(text.encode("utf-8", "surrogatepass"), compresslevel=6, mtime=0)
     return base64.b64encode(found).decode()
 
 
-def _public(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """Hide the secrets in all texts of a value."""
     if isinstance(value, DataUri):
         return str(value)
     if isinstance(value, str):
         return hidden(value)
     if isinstance(value, Mapping):
-        return {key: _public(item) for key, item in value.items()}
+        return {key: without_secrets(item) for key, item in value.items()}
     # Numbers of tokens are most of a page.
     if isinstance(value, list | tuple) and not {*map(type, value)} <= {int}:
-        return [_public(item) for item in value]
+        return [without_secrets(item) for item in value]
     return value
 
 

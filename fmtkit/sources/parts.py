@@ -36,7 +36,7 @@ class Part:
 class InParts(Protocol):
     """A reader that knows the parts of its source."""
 
-    def parts(self, each: int = PART_BYTES) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Return the parts, of about `each` bytes; one without an end where the source cannot be cut."""
         ...
 
@@ -45,7 +45,7 @@ class InParts(Protocol):
         ...
 
 
-def parts_of(source: Any, each: int = PART_BYTES) -> tuple[Part, ...]:
+def parts_of(source: Any, each: int | None = None) -> tuple[Part, ...]:
     """Return the parts of a source, all of it in order, of about `each` bytes where it can be cut so."""
     reader = getattr(source, "reader", None)
     if isinstance(reader, InParts) and not source.once:
@@ -60,15 +60,16 @@ def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Blo
     return blocks
 
 
-def is_small(size: int | None, each: int = PART_BYTES) -> bool:
+def is_small(size: int | None, each: int | None = None) -> bool:
     """Return whether a file is read as one part; true if its size is unknown."""
-    return size is None or size <= each
+    return size is None or size <= (each or PART_BYTES)
 
 
-def byte_parts(size: int, each: int = PART_BYTES) -> tuple[Part, ...]:
+def byte_parts(size: int, each: int | None = None) -> tuple[Part, ...]:
     """Return the parts of a file of lines."""
     if is_small(size, each):
         return (Part(bytes=size),)
+    each = each or PART_BYTES
     return tuple(
         Part(number, start, end := min(start + each, size), end - start)
         for number, start in enumerate(range(0, size, each))
@@ -76,12 +77,12 @@ def byte_parts(size: int, each: int = PART_BYTES) -> tuple[Part, ...]:
 
 
 def grouped(
-    sizes: Sequence[int], each: int = PART_BYTES, rows: Sequence[int] | None = None
+    sizes: Sequence[int], each: int | None = None, rows: Sequence[int] | None = None
 ) -> tuple[Part, ...]:
     """Group consecutive pieces into parts by the bytes of each piece; `rows` are those of each, if known."""
     ends, held = list[int](), 0
     for number, size in enumerate(sizes):
-        if number > (ends[-1] if ends else 0) and held + size > each:
+        if number > (ends[-1] if ends else 0) and held + size > (each or PART_BYTES):
             ends.append(number)
             held = 0
         held += size

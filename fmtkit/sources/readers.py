@@ -26,7 +26,7 @@ from fmtkit.sources.delimited import Table
 from fmtkit.sources.json_array import Cutting, blocks_of_elements
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.kinds import Layout
-from fmtkit.sources.parts import PART_BYTES, Part, byte_parts, grouped, is_small
+from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
 from fmtkit.sources.plain_types import decoded_schema
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes, Readable
 from fmtkit.sources.temporary import room_for
@@ -127,7 +127,7 @@ class JsonReader(FileReader):
                 yield from blocks_of_elements(text, raw, cutting)
             raw.drain()
 
-    def parts(self, each: int = PART_BYTES) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Return byte ranges for files of lines."""
         size = self.location.size
         if self.layout not in LINED or size is None or not self._seeks:
@@ -192,7 +192,7 @@ class ParquetReader(FileReader):
         """Decode the columns in slices bounded by bytes."""
         return self._decoded(columns, 0, None)
 
-    def parts(self, each: int = PART_BYTES) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Group consecutive row groups."""
         if is_small(self.location.size, each) or not self._seeks:
             return self._whole
@@ -245,7 +245,7 @@ class IpcReader(FileReader):
         """Read record batches, joined and sliced to blocks."""
         return self._decoded(columns, 0, None)
 
-    def parts(self, each: int = PART_BYTES) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Group consecutive record batches, of a local file."""
         size = self.location.size
         if size is None or is_small(size, each) or not self._is_plain or self.location.path is None:
