@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import chromium
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -421,3 +422,173 @@ def test_a_taken_port_ends_the_command_in_one_line(tmp_path):
     assert process.returncode == 2
     assert err.count("\n") == 1
     assert f"--port {port} cannot be used: Address already in use" in err
+
+
+PICTURED = pytest.mark.skipif(
+    chromium.program() is None, reason="needs Chromium: apt-get install chromium"
+)
+HOSTILE = (
+    "</script><script>window.pwned = 1</script>",
+    "<img src=x onerror='window.pwned = 2'>",
+    "\u202eevil\u202c \x1b[31mred\x07 \x00nul {{DATA}} \u2028",
+)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    made = rows()
+    for k, text in enumerate(HOSTILE):
+        made[k] |= {"question": text, "chosen": f"{text} yes", "rejected": f"{text} no"}
+    path = tmp_path / "<b>pairs & co.jsonl"
+    text = "".join(json.dumps(row) + "\n" for row in made)
+    path.write_text(text + "{broken\n" + json.dumps(made[0]) + "\n", encoding="utf-8")
+    return path
+
+
+def text_of(browser: chromium.Browser, name: str) -> str:
+    browser.settle()
+    return str(browser.run(f"document.getElementById('{name}').innerText"))
+
+
+def fill(browser: chromium.Browser, **values: object) -> None:
+    """Write into controls as a user does, and wait for what follows."""
+    for name, value in values.items():
+        control = f"document.getElementById('{name.replace('_', '-')}')"
+        browser.run(
+            f"{control}.value = {json.dumps(value)}; {control}.dispatchEvent(new Event('input'))"
+        )
+    browser.settle()
+
+
+def press(browser: chromium.Browser, name: str) -> None:
+    browser.run(f"document.getElementById('{name}').click()")
+    browser.settle()
+
+
+@pytest.mark.slow
+@PICTURED
+def test_the_page_pages_filters_and_jumps(tmp_path, hostile, small_chapters):
+    with served(str(hostile)) as client:
+        browser = chromium.Browser(tmp_path / "profile")
+        browser.visit(client.server.url)
+        assert text_of(browser, "status") == "rows 0 to 49 of at least 51"
+        assert "line 1" in text_of(browser, "row")
+        for _ in HOSTILE:
+            browser.press("j")
+            browser.settle()
+        assert "line 4" in text_of(browser, "row")
+        press(browser, "next")
+        assert text_of(browser, "status").startswith("rows 50 to 99 of")
+        press(browser, "previous")
+        assert text_of(browser, "status").startswith("rows 0 to 49 of")
+        fill(browser, search="are 77 + 1")
+        assert text_of(browser, "status").startswith("1 that pass, rows 77 to 77")
+        assert "There are 78." in text_of(browser, "row")
+        fill(browser, search="", by_code="json_syntax")
+        assert "json_syntax" in text_of(browser, "row")
+        press(browser, "clear")
+        fill(browser, jump_to="line", jump_number="100")
+        browser.run("document.getElementById('jump').requestSubmit()")
+        assert text_of(browser, "status").startswith("rows 99 to 148")
+        fill(browser, search="nowhere")
+        assert text_of(browser, "row") == "No row passes these filters."
+        assert browser.run("window.pwned") is None
+        asked = {
+            event["params"]["request"]["url"].split("/")[2]
+            for event in browser.events
+            if event["method"] == "Network.requestWillBeSent"
+        }
+        assert asked <= {f"127.0.0.1:{client.server.server_port}"}
+        problems = [
+            e["params"]
+            for e in browser.events
+            if e["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+        ]
+        assert [p for p in problems if "favicon" not in json.dumps(p)] == []
+        hostile.unlink()
+        fill(browser, search="")
+        assert text_of(browser, "problem").startswith("<b>pairs & co.jsonl is not there any more")
+        browser.close()
+
+
+@pytest.mark.slow
+@PICTURED
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_windows_and_is_accessible(tmp_path, hostile, width, dark):
+    if not chromium.AXE.is_file():
+        pytest.skip("needs axe: make axe")
+    with served(str(hostile)) as client:
+        browser = chromium.Browser(tmp_path / "profile")
+        browser.window(width, dark=dark)
+        browser.visit(client.server.url)
+        browser.press("j")
+        browser.press("j")
+        browser.settle()
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.axe() == []
+        browser.close()
+
+
+PEAK = """
+import json, sys, time
+from pathlib import Path
+from fmtkit.browsing.row_pages import RowPages
+from fmtkit.browsing.row_filter import RowFilter
+from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection.reading import read
+
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+def pages_of(path):
+    return RowPages(read(path, InspectOptions(type="intel")))
+
+small, large = sys.argv[1:]
+pages_of(small).page(0, RowFilter(text="nowhere"))
+begun = peak()
+started = time.process_time()
+pages = pages_of(large)
+first = pages.page(0, RowFilter())
+opened = time.process_time() - started
+at, wanted = 0, RowFilter(text="nowhere in it")
+while at is not None:
+    found = pages.page(at, wanted)
+    at = found.get("again", found.get("next"))
+last = pages.page_before(pages.book.rows, RowFilter())
+print(json.dumps({"grown": peak() - begun, "opened": opened, "rows": pages.book.rows, "first": len(first["rows"]),
+    "last": last["rows"][-1][0]}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [Path, "parquet"])
+def test_a_large_file_is_paged_in_bounded_memory(tmp_path, form):
+    small = written(tmp_path / "small.jsonl")
+    made = rows(1000)
+    for row in made:
+        row["chosen"] += " and" * 250
+    count = 100
+    large = tmp_path / ("large.jsonl" if form is Path else "large.parquet")
+    if form is Path:
+        block = "".join(json.dumps(row) + "\n" for row in made)
+        large.write_text(block * count, encoding="utf-8")
+        assert large.stat().st_size > 90 << 20
+    else:
+        table = pa.Table.from_pylist(made)
+        with pq.ParquetWriter(
+            large, table.schema, compression="none", use_dictionary=False
+        ) as file:
+            for _ in range(count // 10):
+                file.write_table(pa.concat_tables([table] * 10), row_group_size=10_000)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(small), str(large)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["first"], found["last"]) == (100_000, 50, 99_999)
+    assert found["grown"] < (64 if form is Path else 160)
+    assert found["opened"] < 5

@@ -27,7 +27,7 @@ from fmtkit.sources.parts import Part, blocks_of_part, parts_of
 
 CHAPTER_BYTES = 1 << 20
 """Approximate bytes of JSON lines that are read together: a page of rows needs one or two chapters."""
-BLOCKS_HELD = 4
+BLOCKS_HELD = 2
 """Converted blocks that are kept, of at most about 6 MB each."""
 EVERY_ROW = 1 << 62
 
@@ -140,6 +140,8 @@ class Book:
     _left: Iterator[tuple[int, Part]] | None = None
     _counting: _Open | None = None
     _line: int = 1
+    _seen: int = 0
+    """The row after the last that was looked at."""
     _open: _Open | None = None
     _starts: dict[int, list[int]] = field(default_factory=dict)
     """Chapter -> rows before each of its blocks that was read."""
@@ -171,7 +173,8 @@ class Book:
         if self.rows is not None:
             return self.rows
         counted = self._counting.rows if self._counting is not None else 0
-        return self.chapters[-1].first + counted if self.chapters else 0
+        counted = self.chapters[-1].first + counted if self.chapters else 0
+        return max(counted, self._seen)
 
     def _parts(self) -> Iterator[tuple[int, Part]]:
         for number, source in enumerate(self.sources):
@@ -296,6 +299,7 @@ class Book:
         )
         is_whole = chapter.part.end is None
         begin = chapter.begin + (block.bytes_read if is_whole else 0)
+        self._seen = max(self._seen, place.row + block.count)
         rejects = {reject.row: reject for piece in pieces for reject in piece.rejects}
         return Looked(
             place, block.count, block, tuple(map(_first_rows, pieces)), rejects, self._viewer, begin
