@@ -114,8 +114,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
-    ("browsing",),
-    ("locking",),
+    ("browsing", "locking"),
     ("runners",),
     ("commands",),
 ]
