@@ -90,7 +90,7 @@ def inspect(
         else:
             from fmtkit.training.data.inspect_config import inspect_config
 
-            with progress(shown=bar) as watch:
+            with progress("inspecting", shown=bar) as watch:
                 inspected = inspect_config(options.config, source or [], options, watch)
             found = show_all(inspected, fail_on=codes, **outputs)
     if answer is not None:
