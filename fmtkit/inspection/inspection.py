@@ -158,6 +158,7 @@ def _run(
         tuple(sorted(set(options.max_length))) or (LADDER if observer is None else ()),
         _stride(opened, options.sample),
         masking,
+        masking.text_ends(job.table.name()),
         observer=observer,
     )
     if job.images is not None and tokenizer is not None and options.tokenizer:
