@@ -194,9 +194,9 @@ def test_the_length_limit_counts_what_trl_adds_to_text(tmp_path, bare, method, r
 
 LONG = {
     "sft": [{"text": "red apple big river stone warm of the"}],
-    "sft completion": [{"prompt": "red ", "completion": "apple big river stone warm of the"}],
-    "dpo": [{"prompt": "red ", "chosen": "big apple river stone warm", "rejected": "river " * 9}],
-    "kto": [{"prompt": "red ", "completion": "big apple river stone warm", "label": True}],
+    "sft completion": [{"prompt": "red", "completion": " apple big river stone warm of the"}],
+    "dpo": [{"prompt": "red", "chosen": " big apple river stone warm", "rejected": " river" * 9}],
+    "kto": [{"prompt": "red", "completion": " big apple river stone warm", "label": True}],
 }
 LONG |= dict.fromkeys(("reward", "cpo"), LONG["dpo"])
 
@@ -222,7 +222,7 @@ def test_text_that_is_cut_in_a_file_is_whole_in_trl(tmp_path, bare, name):
 
 
 def test_the_length_of_a_prompt_of_text_has_what_the_tokenizer_adds(tmp_path, bare):
-    rows = [{"prompt": "red apple big"}, {"prompt": "blue"}]
+    rows = [{"prompt": "red apple big red apple big"}, {"prompt": "red"}]
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     from transformers import AutoTokenizer
