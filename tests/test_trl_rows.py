@@ -480,6 +480,81 @@ def test_a_model_of_text_is_tried_with_the_bos_of_its_training(tmp_path, chattin
     assert first.trained["chosen"]["tokens"] == len(length)
 
 
+CLONED = "{% for m in messages %}<|turn|>{{ m['role'] }} {{ m['content'] }}<|over|>{% endfor %}"
+
+
+@pytest.fixture
+def other(tmp_path, bare):
+    """Return a tokenizer with a template, an EOS and a token that a model of text lacks, in a hub cache too."""
+    from transformers import AddedToken, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(bare)
+    tokenizer.add_tokens([AddedToken("<|over|>", special=True), AddedToken("<|turn|>")])
+    tokenizer.eos_token = "<|over|>"
+    tokenizer.chat_template = CLONED
+    folder = tmp_path / "hub" / "models--of--another" / "snapshots" / "1"
+    tokenizer.save_pretrained(folder)
+    refs = folder.parents[1] / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("1")
+    return folder
+
+
+@pytest.mark.parametrize("place", ["folder", "hub"])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_tokenizer_of_chat_template_path_is_cloned_as_by_trl(
+    tmp_path, bare, other, monkeypatch, place, adapter
+):
+    from huggingface_hub import constants
+
+    from fmtkit.training.building import build
+    from fmtkit.training.data import datasets
+    from fmtkit.training.planning import plan as planning
+    from fmtkit.training.run import run
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    name = str(other) if place == "folder" else "of/another"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in MESSAGES))
+    keys = {
+        "model_name_or_path": bare,
+        "dataset_name": str(tmp_path / "rows.jsonl"),
+        "chat_template_path": name,
+        "output_dir": str(tmp_path / "run"),
+        "max_steps": 2,
+        "use_cpu": True,
+        "bf16": False,
+        "save_strategy": "no",
+        "use_peft": adapter,
+        "lora_target_modules": ["q_proj"],
+    }
+    plan = planning.plan(keys_file(keys, tmp_path))
+    tiny.check(plan)
+    text = plan.template_text()
+    plan.run.mkdir(parents=True)
+    work = run.job_of(plan, *datasets.prepare(plan, text), text)
+    parts = build.parts_of(work, [])
+    trainer = build.make_trainer(work, parts)
+    expected = of_trl("sft", bare, MESSAGES, tmp_path, chat_template_path=str(other))
+    assert [row["input_ids"] for row in trainer.train_dataset] == [
+        row["input_ids"] for row in expected
+    ]
+    assert parts.tokenizer.eos_token == "<|over|>"
+    trainer.train()
+    ends = trainer.model.generation_config.eos_token_id
+    assert parts.tokenizer.eos_token_id in (ends if isinstance(ends, list) else [ends])
+    grown = trainer.model.get_input_embeddings()
+    assert {"<|turn|>", "<|over|>"} <= parts.tokenizer.get_vocab().keys()
+    if adapter:
+        new = {
+            n
+            for n, p in trainer.model.named_parameters()
+            if "trainable_tokens" in n and p.requires_grad
+        }
+        assert new
+    else:
+        assert grown.num_embeddings >= len(parts.tokenizer)
+
+
 UNMARKED = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
