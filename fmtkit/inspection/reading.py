@@ -120,6 +120,7 @@ def reading_of(
         tuple(sorted(set(options.max_length))) or (LADDER if observer is None else ()),
         _stride(opened, options.sample),
         masking,
+        masking.text_ends(job.table.name()),
         observer=observer,
     )
     if job.images is not None and tokenizer is not None and options.tokenizer:
