@@ -52,7 +52,7 @@ def test_on_a_terminal_what_nobody_set_is_dim(config, capsys, monkeypatch):
     dim = [line for line in done.out.splitlines() if line.startswith("\x1b[2m")]
     assert any("trainer: report_to" in line and "default of fmtkit" in line for line in dim)
     assert not any("key " in line for line in dim)
-    assert "key rl_beta" in done.out
+    assert "--set rl_beta" in done.out
 
 
 def test_a_dry_run_prints_the_plan_as_json(config, capsys):
