@@ -61,8 +61,8 @@ def equal(generator: random.Random, number: int) -> dict[str, Any]:
     return {**row, "rejected": row["chosen"] + " "}
 
 
-def masked(generator: random.Random, number: int) -> dict[str, Any]:
-    """Return a conversation without any turn of the role that is trained on."""
+def conversation(generator: random.Random, number: int) -> dict[str, Any]:
+    """Return a question and its answer."""
     row = pair(generator, number)
     return {
         "messages": [
@@ -78,13 +78,26 @@ CASES = (
     Case(
         "exploding",
         pair,
-        ("diverged", "not_learned"),
-        "",
+        ("diverged",),
+        "It diverged",
         {"learning_rate": 10.0, "max_grad_norm": 1e9, "lr_scheduler": "constant"},
     ),
     Case(
+        "exploding-sft",
+        conversation,
+        ("diverged",),
+        "It diverged",
+        {
+            "rl": None,
+            "datasets": {"type": "chatml.openai"},
+            "learning_rate": 10.0,
+            "max_grad_norm": 1e9,
+            "lr_scheduler": "constant",
+        },
+    ),
+    Case(
         "all-masked",
-        masked,
+        conversation,
         # The run ends before its first step, in one line.
         ("failed",),
         "no token of any row is trained on: all labels are masked",
@@ -93,8 +106,9 @@ CASES = (
     Case(
         "equal-pairs",
         equal,
-        ("not_learned",),
-        "Nothing was learned",
+        # Nothing is trained: the conversion takes no such pair.
+        ("failed",),
+        "no_preference: chosen equals rejected once they are rendered",
         {"datasets": {"type": "llama3.intel"}},
     ),
     Case("rate-zero", pair, ("not_learned",), "learning_rate is 0", {"learning_rate": 0.0}),
@@ -136,7 +150,7 @@ def trained(case: Case, folder: Path, steps: int) -> tuple[dict[str, Any], float
     (folder / f"{case.name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
     report = folder / case.name / "report.json"
     if not report.is_file():
-        return {"state": "failed", "text": done.stderr.strip()[-300:]}, time.monotonic() - begun
+        return {"state": "failed", "text": done.stderr.strip()}, time.monotonic() - begun
     verdict: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))["verdict"]
     return verdict, time.monotonic() - begun
 
@@ -164,7 +178,9 @@ def main() -> int:
         is_right = verdict["state"] in case.states and case.says in verdict["text"]
         wrong += not is_right
         mark = "right" if is_right else "WRONG"
-        sys.stdout.write(f"{mark}  {case.name:12} {seconds:5.0f} s  {verdict['state']}: {verdict['text']}\n")
+        sys.stdout.write(
+            f"{mark}  {case.name:12} {seconds:5.0f} s  {verdict['state']}: {verdict['text'][:200]}\n"
+        )
         sys.stdout.flush()
     return 1 if wrong else 0
 
