@@ -76,6 +76,11 @@ GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
 TEXT_NAMES = {"messages": "text"}
 """The name of a conversation column once it holds text, where the name changes."""
 
+UNRENDERED = frozenset({"Segments", "Stepwise", "Tokens"})
+"""Tables whose rows are neither conversations nor their text: no template renders them."""
+STEP_SEPARATOR = "\n"
+"""What is behind each step of a solution, unless the type's `step_separator` says otherwise."""
+
 CARRIED = "carried: "
 """Prefix of the source's own columns that are carried through, until rows are written or handed out.
 
