@@ -254,7 +254,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
 def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
-    from fmtkit.training.vllm.lifeline import limit, limited_requests
+    from fmtkit.training.vllm.request_limits import limit, limited_requests
     from fmtkit.training.vllm.server import ServerError
 
     with Served("a/m", "/health", 0) as server:

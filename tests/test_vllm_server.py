@@ -22,7 +22,8 @@ from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
 from fmtkit.training.run import process
 from fmtkit.training.vllm import server
-from fmtkit.training.vllm.lifeline import GuardedClient, Lifeline, ServerLostError
+from fmtkit.training.vllm.guarded_client import GuardedClient
+from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 from fmtkit.training.vllm.server import Server, ServerError
 
