@@ -163,13 +163,13 @@ class Stalled(vllm.Stub):
         self.looks, self.tokens = 0, 1
         self.seen, self.over = Event(), Event()
 
-    def _get(self, path):
+    def get(self, path):
         if path == "/metrics" and self.moves:
             self.looks += 1
             self.tokens = 1 + self.looks // 2
-        return super()._get(path)
+        return super().get(path)
 
-    def _complete(self, body):
+    def complete(self, body):
         if [path for path, _ in self.calls].count("/v1/completions") == 3:
             self.seen.set()
         if not self.answers:

@@ -164,10 +164,10 @@ def test_two_names_of_one_model_are_the_same(tmp_path, served, wanted, same):
 class Collecting(vllm.Stub):
     """A server that runs programs before it says what it is, as vLLM does on a busy machine."""
 
-    def _get(self, path):
+    def get(self, path):
         if path == "/server_info":
             threading.Event().wait(11)
-        return super()._get(path)
+        return super().get(path)
 
 
 @pytest.mark.slow

@@ -59,14 +59,14 @@ def progress(*, shown: bool, lines_of: str | None = None) -> Iterator[Watch | No
     token = WATCHED.set(standing)
     try:
         with Progress(*columns, console=console, transient=True) as bar:
-            tasks = _Tasks(standing)
+            tasks = Tasks(standing)
             yield _Bar(bar, bar.add_task("", total=None, what="reading", tasks=tasks))
     finally:
         WATCHED.reset(token)
 
 
 @dataclass(frozen=True)
-class _Tasks:
+class Tasks:
     """The progress of an engine's tasks, as text, whenever the bar is drawn: between results too."""
 
     standing: Standing
