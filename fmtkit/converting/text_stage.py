@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from fmtkit.converting.convert_options import AS_MADE, RowOptions
 from fmtkit.converting.type_options import is_true
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core import buffers, runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.image_columns import IMAGES

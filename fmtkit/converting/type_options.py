@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, FlagKind, Kind, MappedFlagKind
 from fmtkit.columns.strict_kinds import json_value
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, REASONING_KEYS, ROLES

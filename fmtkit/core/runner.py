@@ -10,11 +10,12 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from fmtkit.core import plugins, section
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, FmtkitError, UnknownNameError, near_match
 from fmtkit.core.tables import TABLES, UNRENDERED
 

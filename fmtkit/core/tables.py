@@ -22,12 +22,13 @@ that are read again have the width of their schema, if they have one.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import (
     IMAGES,
     IMAGES_FIELD,

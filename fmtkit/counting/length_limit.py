@@ -6,13 +6,13 @@ prompt+chosen and prompt+rejected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from threading import local
 
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.runner import TextEnds

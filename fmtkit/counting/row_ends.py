@@ -1,12 +1,12 @@
 """Lengths of rows that no template renders, with what a trainer adds: BOS, EOS, separators of steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.counting.lengths import JOINT, Counter, Ints, RowLengths, count_columns, count_lists
 from fmtkit.tokenizers.text_ends import added_around, closed_text

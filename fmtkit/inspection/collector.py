@@ -5,7 +5,7 @@ of two blocks are the sum of those of each.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.converting.control_tokens import written_by
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.core.tables import has_images
 from fmtkit.counting import lengths
@@ -23,7 +24,7 @@ from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
 from fmtkit.inspection.box_columns import Objects
 from fmtkit.inspection.cutting import CuttingTally
 from fmtkit.inspection.dialog_shapes import DialogShapes, dialog_names
-from fmtkit.inspection.findings import Findings
+from fmtkit.inspection.findings import EXAMPLES, Findings
 from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masking import USUAL, Masking
@@ -99,6 +100,8 @@ class Viewer:
     """How the tokens of images are counted; None where they are not."""
     observer: RowObserver | None = None
     """What else looks at every row."""
+    named_rows: int = EXAMPLES
+    """How many rows a finding names."""
 
     def empty(self) -> RowStatistics:
         """Return the statistics of no row."""
@@ -106,7 +109,8 @@ class Viewer:
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.ladder) if self.tokenizer and self.ladder else None
         observed = self.observer.empty() if self.observer is not None else None
-        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting, observed=observed)
+        findings = Findings(tokens, self.named_rows)
+        return RowStatistics(findings, cutting=cutting, observed=observed)
 
     def view(
         self,

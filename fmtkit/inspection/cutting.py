@@ -7,12 +7,13 @@ length.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.lengths import RowLengths, Tally
 from fmtkit.inspection.masked import common_prefix
 from fmtkit.tokenizers.tokens import Tokenizer

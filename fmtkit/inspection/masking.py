@@ -1,8 +1,9 @@
 """What a run says of its masks: its method, and the keys that move them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fmtkit.core import runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import MaskRule, TextEnds
 from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.counting.anchors import AnchorRule

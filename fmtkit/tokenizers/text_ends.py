@@ -6,8 +6,8 @@ own trainers.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.tokenizers.tokens import Tokenizer
 

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import STEP_SEPARATOR, written
