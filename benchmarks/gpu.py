@@ -79,7 +79,7 @@ def main() -> int:
     if options.saved:
         told = joined(options.saved)
         _save(told, options.json)
-        return _show(told, options.write)
+        return show(told, options.write)
     size = TINY if options.tiny else WHOLE
     chosen = [
         case
@@ -111,7 +111,7 @@ def main() -> int:
             }
             # After each row: what is cut off keeps what it has measured.
             _save(told, options.json)
-    return _show(told, options.write)
+    return show(told, options.write)
 
 
 def _save(told: dict[str, Any], file: Path | None) -> None:
@@ -120,7 +120,7 @@ def _save(told: dict[str, Any], file: Path | None) -> None:
         file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
-def _show(told: dict[str, Any], is_written: bool) -> int:
+def show(told: dict[str, Any], is_written: bool) -> int:
     """Print the table, and write it into the page where that is asked for; return 1 where a case failed."""
     text = as_markdown(told)
     print(text)
@@ -235,11 +235,11 @@ def run_all(
     timed = [case for case in chosen if case.is_timed]
     others = [case for case in chosen if not case.is_timed]
     for some, at_once in ((timed, 1), (others, AT_ONCE[device])):
-        given = [(case, Setting(_own(shared, case.name), device, size)) for case in some]
+        given = [(case, Setting(own_folder(shared, case.name), device, size)) for case in some]
         yield from run_pool(given, at_once, end, patience)
 
 
-def _own(shared: Path, name: str) -> Path:
+def own_folder(shared: Path, name: str) -> Path:
     """Make a folder of a case's own, with links to what all of them read."""
     folder = shared.parent / re.sub(r"[^\w]+", "_", name)
     folder.mkdir()

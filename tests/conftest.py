@@ -114,12 +114,8 @@ def own_converters() -> Iterator[None]:
     """Forget the converters of the plugins that a test loads: they would fit the files of others."""
     from fmtkit.formats import registry
 
-    count = len(registry._CONVERTERS)
-    yield
-    added = registry._CONVERTERS[count:]
-    if any(not one.is_ours for one in added):
-        registry._CONVERTERS[count:] = [one for one in added if one.is_ours]
-        registry.converters.cache_clear()
+    with registry.kept():
+        yield
 
 
 @pytest.fixture(scope="session")

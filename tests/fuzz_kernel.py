@@ -74,7 +74,7 @@ def write(folder: Path) -> None:
 def compare(folder: Path) -> None:
     """Compare the clean lines of every input with the strict parser's values, and rows made both ways."""
     # However few of the lines are laid out.
-    fusing._WORTH = 0.0
+    fusing.WORTH = 0.0
     chosen = targets()
     inputs = sorted((folder / "corpus").iterdir())
     lines: dict[int, list[bytes]] = defaultdict(list)

@@ -53,5 +53,5 @@ def main(model: str, folder: Path, port: int, ahead: bool) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1")
-    process._CONNECTED.append(None)
+    process.CONNECTED.append(None)
     process.leave(0)

@@ -186,7 +186,7 @@ def test_loftq_has_pefts_defaults_for_what_is_not_set(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", SimpleNamespace(__spec__=object()))
     peft = {"init_lora_weights": "loftq", "loftq_config": {"loftq_bits": 8}}
     work = SimpleNamespace(peft=peft, setting=lambda _: None)
-    monkeypatch.setattr(build, "_model_config", lambda _: LlamaConfig())
+    monkeypatch.setattr(build, "model_config_of", lambda _: LlamaConfig())
     made = build.make_peft(work, find("sft")).loftq_config
     assert made == vars(LoftQConfig()) | {"loftq_bits": 8}
 

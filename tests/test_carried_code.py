@@ -57,7 +57,6 @@ def site(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("acme"):
             del sys.modules[name]
-    registry._CONVERTERS[:] = [c for c in registry._CONVERTERS if "acme" not in c.name]
     forget()
 
 
@@ -65,7 +64,7 @@ def forget() -> None:
     plugins.forget()
     plugins.load.cache_clear()
     registry.converters.cache_clear()
-    carried_code._packages.cache_clear()
+    carried_code.packages.cache_clear()
 
 
 def install(site: Path, module: str = "acme_formats.kinds.debate", imports: str = "") -> str:
@@ -271,7 +270,7 @@ def test_a_package_that_is_too_large_or_wants_another_is_named_in_one_line(
     assert said.startswith("fmtkit.core.errors.DependencyError: --engine ray: a worker cannot load")
     assert "acme_base" in said
     monkeypatch.setattr(carried_code, "MOST_BYTES", 10)
-    carried_code._packages.cache_clear()
+    carried_code.packages.cache_clear()
     said = elsewhere(job_of(tmp_path, "acme_debate"), tmp_path).stderr.splitlines()[-1]
     assert "acme-debate 1.0 is too large to be sent along" in said
 

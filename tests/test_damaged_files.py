@@ -11,7 +11,6 @@ import pytest
 from damaged_files import mutant, outcomes, sound
 
 from fmtkit.core.errors import SourceError
-from fmtkit.core.worker import Worker
 from fmtkit.sources import arrow_trial
 from fmtkit.sources.columnar import checked
 from fmtkit.sources.opening import open_sources
@@ -42,8 +41,7 @@ def test_thousands_of_damaged_files_are_read_or_refused_in_one_line(tmp_path):
 def test_what_kills_the_process_that_reads_it_is_one_line_and_exit_code_3(tmp_path, monkeypatch):
     path = tmp_path / "deadly.arrow"
     path.write_bytes(sound("file"))
-    deadly = Worker("test_damaged_files:dying", {}, arrow_trial.LIMITS, quiet=True)
-    monkeypatch.setattr(arrow_trial, "_worker", lambda: deadly)
+    monkeypatch.setattr(arrow_trial, "SERVED", "test_damaged_files:dying")
     (source,) = open_sources(str(path))
     for look in (lambda: source.schema, lambda: list(source.blocks())):
         with pytest.raises(
@@ -52,7 +50,6 @@ def test_what_kills_the_process_that_reads_it_is_one_line_and_exit_code_3(tmp_pa
             look()
         assert "\n" not in str(caught.value)
         assert caught.value.exit_code == 3
-    deadly.close()
 
 
 def dying(setup):

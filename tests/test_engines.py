@@ -183,7 +183,7 @@ def test_a_worker_out_of_memory_counts_as_one_that_died_and_a_lost_node_does_not
         pytest.importorskip("ray")
     import ray
 
-    from fmtkit.converting.ray_engine import _Flight, _result_of
+    from fmtkit.converting.ray_engine import Flight, result_of
 
     node = ray.exceptions.NodeDiedError("the node is gone")
     memory = ray.exceptions.OutOfMemoryError("the worker was killed for memory")
@@ -197,11 +197,11 @@ def test_a_worker_out_of_memory_counts_as_one_that_died_and_a_lost_node_does_not
                 raise error
             return "done", None
 
-    standing, flight = Standing(), _Flight("the task", None)
+    standing, flight = Standing(), Flight("the task", None)
     if deaths == 3:
         with pytest.raises(TaskLostError, match="killed for memory") as lost:
-            _result_of(Cluster(), flight, lambda task: None, standing)
+            result_of(Cluster(), flight, lambda task: None, standing)
         assert lost.value.task == "the task"
     else:
-        assert _result_of(Cluster(), flight, lambda task: None, standing) == "done"
+        assert result_of(Cluster(), flight, lambda task: None, standing) == "done"
         assert standing.lost == 5

@@ -1,7 +1,6 @@
 """Rankings that a converter makes several of, from a source row: never mixed, never lost."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -53,16 +52,12 @@ def tree(
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A converter of message trees, registered for one test."""
-    registry.converters()
-    monkeypatch.setattr(registry, "_CONVERTERS", list(registry._CONVERTERS))
+def plugin(tmp_path: Path) -> str:
+    """A converter of message trees, registered for one test (`own_converters`)."""
     path = tmp_path / "trees_of_a_test.py"
     path.write_text(PLUGIN)
     registry.load_plugin(str(path))
-    yield str(path)
-    monkeypatch.undo()
-    registry.converters.cache_clear()
+    return str(path)
 
 
 def node(name: str, *scores: float) -> dict[str, object]:

@@ -48,7 +48,7 @@ def threads():
     pl.select(pl.arange(0, 100_000).shuffle(1).sort())
     frame = pl.DataFrame({"a": range(1000), "b": range(1000)})
     frame.group_by("a").agg(pl.col("b").sum())
-    assert forks._has_pool()
+    assert forks.has_pool()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_call_after_a_fork_says_how_to_start_the_process(threads, call):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_an_iterator_of_the_parent_is_not_gone_on_with(monkeypatch):
-    monkeypatch.setattr(forks, "_has_pool", lambda: False)
+    monkeypatch.setattr(forks, "has_pool", lambda: False)
     rows = fmtkit.read(iter([*ROWS]), "intel")
     assert next(rows).num_rows == 3
     said = in_a_fork(lambda: next(rows))

@@ -120,7 +120,8 @@ def test_cases_side_by_side_keep_their_logs_and_end_with_the_whole(tmp_path) -> 
     (tmp_path / "shared" / gpu.LOG).write_text("of another", encoding="utf-8")
     some = [Case(name, "", broken, is_timed=False) for name in ("one", "two, LoRA", "three")]
     given = [
-        (case, Setting(gpu._own(tmp_path / "shared", case.name), "cpu", TINY)) for case in some
+        (case, Setting(gpu.own_folder(tmp_path / "shared", case.name), "cpu", TINY))
+        for case in some
     ]
     rows = {row["name"]: row for row in gpu.run_pool(given, 2, math.inf, 1)}
     assert set(rows) == {"one", "two, LoRA", "three"}
@@ -208,7 +209,7 @@ def test_runs_of_several_leases_make_one_table(tmp_path) -> None:
         with pytest.raises(SystemExit, match=words):
             gpu.joined(files)
     with pytest.raises(SystemExit, match="these figures mean nothing"):
-        gpu._show(results() | {"tiny": True}, True)
+        gpu.show(results() | {"tiny": True}, True)
     with pytest.raises(SystemExit, match="different devices"):
         gpu.joined([runs[0], saved("3", device="another", cases=[])])
 

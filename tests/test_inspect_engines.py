@@ -40,7 +40,7 @@ def report(source: Any, **options: Any) -> str:
         found = inspection.run(source, InspectOptions(**options))
     except FmtkitError as error:
         return f"{type(error).__name__}: {error}"
-    return survey_outputs._json(found.survey)
+    return survey_outputs.json_text(found.survey)
 
 
 def write(path: Path, rows: list[Any]) -> str:

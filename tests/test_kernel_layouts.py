@@ -49,7 +49,7 @@ NASTY = (
 @pytest.fixture(autouse=True)
 def _all_worth(monkeypatch):
     """Lay out what can be, however little it is."""
-    monkeypatch.setattr(fusing, "_WORTH", 0.0)
+    monkeypatch.setattr(fusing, "WORTH", 0.0)
 
 
 @cache
@@ -350,7 +350,7 @@ def test_a_template_that_renders_otherwise_is_found_by_the_sample(monkeypatch):
 
 
 def test_what_mostly_goes_the_ordinary_way_goes_it_whole(monkeypatch):
-    monkeypatch.setattr(fusing, "_WORTH", 0.5)
+    monkeypatch.setattr(fusing, "WORTH", 0.5)
     job = job_of(INTEL, "chatml")
     lines = [*lines_of(40), *lines_of(60, chosen="<|im_end|> {}")]
     assert laid_rows(job, lines) == 0

@@ -64,7 +64,7 @@ def test_a_models_template_writes_exactly_this(name):
 @pytest.mark.parametrize("name", ["qwen3", "llama3", "gemma3", "gpt_oss", "llama3_2", "phi_35"])
 def test_without_trl_a_name_is_that_of_our_own(name, monkeypatch):
     monkeypatch.setattr(template_sources, "trl_names", lambda: ())
-    monkeypatch.setattr(template_sources, "_trl_folder", lambda: None)
+    monkeypatch.setattr(template_sources, "trl_folder", lambda: None)
     found = template_sources.find_model_template(name)
     assert found.name in MODELS
     assert found.trusted

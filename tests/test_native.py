@@ -24,11 +24,9 @@ def fresh(monkeypatch):
     """Let each test import the kernel anew, whatever this run of the tests asks for."""
     wanted = os.environ.get(native.VARIABLE)
     monkeypatch.delenv(native.VARIABLE, raising=False)
-    native._loaded.cache_clear()
-    native._warn.cache_clear()
+    native.forget()
     yield wanted
-    native._loaded.cache_clear()
-    native._warn.cache_clear()
+    native.forget()
 
 
 def test_the_kernel_of_this_tree_is_built_of_its_sources(fresh):
@@ -113,7 +111,7 @@ def test_a_build_of_other_sources_is_not_used(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "unsupported", lambda: "")
     monkeypatch.setattr(native, "import_module", lambda name: Built)
     assert native.kernel() is Built
-    native._loaded.cache_clear()
+    native.forget()
     monkeypatch.setattr(native, "sources", lambda: changed)
     with pytest.warns(UnusedKernelWarning, match="not used.*stale.*pip install -e") as warned:
         assert native.kernel() is None

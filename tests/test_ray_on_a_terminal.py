@@ -17,7 +17,7 @@ from runs import INTEL
 from test_ray import contents
 
 from fmtkit.converting.engines import Standing
-from fmtkit.converting.progress_bar import _Tasks
+from fmtkit.converting.progress_bar import Tasks
 from fmtkit.sources.parts import PART_BYTES
 
 if "CI" not in os.environ:  # there it is an error that it is missing
@@ -28,16 +28,16 @@ CONVERT = [sys.executable, "-m", "fmtkit", "convert", "--type", "chatml.intel"]
 
 def test_the_bar_says_of_tasks_what_is_known():
     now = Standing()
-    assert str(_Tasks(now)) == ""
+    assert str(Tasks(now)) == ""
     now.is_starting = True
-    assert str(_Tasks(now)) == ", starting Ray"
+    assert str(Tasks(now)) == ", starting Ray"
     now.begin(iter([1, 2, 3]))
     now.done, now.lost, now.dashboard = 1, 2, "127.0.0.1:8265"
     shown = ", 1 of 3 tasks, [yellow]2 tasks run again[/], http://127.0.0.1:8265"
-    assert str(_Tasks(now)) == shown
+    assert str(Tasks(now)) == shown
     now.begin(iter(range(0)))
     now.begin(number for number in range(3))
-    assert str(_Tasks(now)).startswith(", [yellow]2 tasks")
+    assert str(Tasks(now)).startswith(", [yellow]2 tasks")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Rollout functions, tools and environments of the user's: TRL's form, the older form, and what is wrong with them."""
+"""Rollout functions, tools and environments of the user's: TRL's form, and what is wrong with them."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import user_objects
-from fmtkit.training.rl.rollouts import contract, legacy, loading
+from fmtkit.training.rl.rollouts import contract, loading
 from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
@@ -125,29 +125,15 @@ def test_tokens_of_the_environment_are_not_learnt(model, tokenizer, tmp_path):
     assert scripted.losses(whole) != scripted.losses(part)
 
 
-OLD = '''
-import re
-
-
+ENVIRONMENT = '''
 def solve(model, processing_class, prompts, generation_config=None):
-    """As the older documents have it: texts from the model that trains."""
-    answers = []
-    for prompt in prompts:
-        text = processing_class.apply_chat_template(
-            prompt["messages"], tokenize=False, add_generation_prompt=True
-        )
-        inputs = processing_class(text, return_tensors="pt").to(model.device)
-        outputs = model.generate(**inputs, generation_config=generation_config)
-        answers.append(processing_class.decode(outputs[0][inputs.input_ids.shape[1]:]))
-    return answers
+    raise AssertionError("a plan runs none of the user's code")
 
 
-def say(model, processing_class, prompts):
-    return ["red apple"] * len(prompts)
-
-
-def number(model, processing_class, prompts):
-    return 3
+def say(prompts, trainer):
+    ids = [trainer.processing_class(p[0]["content"])["input_ids"] for p in prompts]
+    answer = trainer.processing_class("red apple")["input_ids"]
+    return {"prompt_ids": ids, "completion_ids": [answer] * len(prompts), "logprobs": None}
 
 
 class Board:
@@ -196,63 +182,15 @@ def bare(a):
 
 @pytest.fixture
 def places(tmp_path):
-    (tmp_path / "math_env.py").write_text(OLD)
+    (tmp_path / "math_env.py").write_text(ENVIRONMENT)
     return (tmp_path,)
 
 
-def test_the_older_form_trains(model, tmp_path, places):
-    rollout = loading.rollout_objects({"rollout_func": "math_env.solve"}, places)["rollout_func"]
-    trainer = scripted.make_trainer(model, tmp_path, rollout=rollout, max_steps=2)
-    trainer.train()
-    assert all(math.isfinite(loss) for loss in scripted.losses(trainer))
-
-
-def test_texts_of_the_older_form_end_and_are_cut(model, tokenizer, tmp_path, places):
-    rollout = loading.rollout_objects({"rollout_func": "math_env.say"}, places)["rollout_func"]
-    ids = tokenizer("red apple")["input_ids"]
-    for limit, answer in ((50, [*ids, tokenizer.eos_token_id]), (2, ids[:2])):
-        trainer = scripted.make_trainer(
-            model, tmp_path, rollout=rollout, max_completion_length=limit
-        )
-        prompts = [row["prompt"] for row in scripted.rows(4)]
-        output = trainer.rollout_func(prompts, trainer)
-        assert output["completion_ids"] == [answer] * 4
-        assert output["prompt_ids"] == trainer._tokenize_prompts(prompts)[0]
-        assert output["logprobs"] is None
-
-
-def test_the_older_form_must_return_texts(model, tmp_path, places):
-    rollout = loading.rollout_objects({"rollout_func": "math_env.number"}, places)["rollout_func"]
-    trainer = scripted.make_trainer(model, tmp_path, rollout=rollout)
-    with pytest.raises(RolloutError, match=r"math_env.number must return a list of strings"):
-        trainer.train()
-
-
-@pytest.mark.parametrize(
-    ("ahead", "use_vllm", "words"),
-    [(True, False, "it cannot be prefetched"), (False, True, "its answers are not from vLLM")],
-)
-def test_the_older_form_goes_neither_ahead_nor_with_vllm(
-    model, tmp_path, places, ahead, use_vllm, words
-):
-    rollout = loading.rollout_objects({"rollout_func": "math_env.solve"}, places)["rollout_func"]
-    settings = RolloutSettings(async_prefetch=ahead)
-    with pytest.raises(OptionError, match=words):
-        scripted.make_trainer(
-            model, tmp_path, rollout=rollout, rollouts=settings, use_vllm=use_vllm
-        )
-
-
-def test_the_two_forms_are_told_apart_by_their_parameters():
-    def native(prompts, trainer):
-        pass
-
-    def old(model, processing_class, prompts):
-        pass
-
-    assert legacy.is_legacy(old)
-    assert not legacy.is_legacy(native)
-    assert not legacy.is_legacy(scripted.Script(None))
+def test_a_function_of_the_form_that_trl_gave_up_is_refused_by_the_plan(places):
+    """Nothing of it runs: its parameters are read from its source."""
+    wanted = "math_env.solve takes model, processing_class, prompts, generation_config, .* f(prompts, trainer)"
+    with pytest.raises(OptionError, match=wanted.replace("(p", r"\(p").replace("r)", r"r\)")):
+        loading.check_names({"rollout_func": "math_env.solve"}, places)
 
 
 def test_environments_and_tools_are_loaded_by_name(places):
@@ -295,7 +233,7 @@ def test_a_wrong_name_is_told_without_running_the_users_file(tmp_path):
 
 def test_a_configured_rollout_runs_from_a_job(model, tmp_path):
     work = online.make_job(tmp_path, model, rollout_func="math_env.say", max_completion_length=12)
-    (tmp_path / "math_env.py").write_text(OLD)
+    (tmp_path / "math_env.py").write_text(ENVIRONMENT)
     for line in online.steps(work):
         assert line["completions/mean_length"] == line["completions/max_length"]
 

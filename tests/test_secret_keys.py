@@ -203,7 +203,7 @@ def test_answers_of_a_run_are_shown_without_secrets():
     for chunk in re.findall(r'id="chunk-\d+">([^<]+)<', page):
         assert_hidden(gzip.decompress(base64.b64decode(chunk)).decode())
     assert_hidden(page)
-    assert_hidden(json.dumps(samples_page._of_step(1, [row])))
+    assert_hidden(json.dumps(samples_page.of_step(1, [row])))
 
 
 @pytest.mark.parametrize("before", [0, 100, 465, 480, 495])

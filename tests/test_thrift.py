@@ -61,6 +61,14 @@ def test_fields_that_stand_far_apart_or_backwards_are_read():
     assert read_struct(write_struct(fields)) == fields
 
 
+def varint(number: int) -> list[int]:
+    """Return a number in groups of seven bits, the lowest first; all but the last have the eighth bit."""
+    groups = [number & 0x7F]
+    while number := number >> 7:
+        groups.append(number & 0x7F)
+    return [*(group | 0x80 for group in groups[:-1]), groups[-1]]
+
+
 def test_the_examples_of_the_specification_hold():
     # https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
     assert write_struct({1: Field(thrift.I32, 50399)}) == bytes([0x15, 0xBE, 0x93, 0x06, 0])
@@ -68,9 +76,7 @@ def test_the_examples_of_the_specification_hold():
     zigzag = {0: 0, -1: 1, 1: 2, -2: 3, 2147483647: 4294967294}
     for value, written in zigzag.items():
         assert read_struct(write_struct({1: Field(thrift.I64, value)}))[1].value == value
-        out = bytearray()
-        thrift._write_varint(out, written)
-        assert write_struct({1: Field(thrift.I64, value)}) == bytes([0x16, *out, 0])
+        assert write_struct({1: Field(thrift.I64, value)}) == bytes([0x16, *varint(written), 0])
 
 
 @FEW

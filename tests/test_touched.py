@@ -50,9 +50,9 @@ def test_the_tests_named_like_a_module_come_first():
 
 
 def test_every_module_touches_a_test_of_what_it_does():
-    tests = {file: touched._named(file) for file in (touched.ROOT / "tests").rglob("test_*.py")}
+    tests = {file: touched.named_by(file) for file in (touched.ROOT / "tests").rglob("test_*.py")}
     known = set().union(*tests.values()) | {file.stem for file in tests}
     rooms = [*touched.ROOT.glob("fmtkit/**/*.py"), *touched.ROOT.glob("runners/**/*.py")]
     for path in (str(one.relative_to(touched.ROOT)) for one in rooms):
-        read = touched._read_by_tests(path, known)
-        assert any(touched._is_read(one, known) for one in read), path
+        read = touched.read_by_tests(path, known)
+        assert any(touched.is_read(one, known) for one in read), path

@@ -133,7 +133,11 @@ def of_fmtkit(method: str, model: str, sources: list[list[dict]], folder: Path, 
 
 def named(method: str) -> dict[str, object]:
     """Return the keys that choose a method."""
-    return {"reward": {"reward_model": True}, "sft": {}}.get(method, {"rl": method})
+    return {
+        "reward": {"reward_model": True},
+        "prm": {"process_reward_model": True},
+        "sft": {},
+    }.get(method, {"rl": method})
 
 
 IDS = ("input_ids", "labels", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
@@ -244,19 +248,16 @@ def test_the_length_of_a_prompt_of_text_has_what_the_tokenizer_adds(tmp_path, ba
 
 def test_the_length_of_steps_has_bos_and_separators(tmp_path, bare):
     """As `inspect` and the trainer count them."""
-    from transformers import AutoTokenizer
-
-    from fmtkit.training.run.stepwise import step_ids
-
     rows = [
         {"prompt": "red", "completions": ["big apple", "river"], "labels": [True, False]},
         {"prompt": "blue", "completions": ["stone"], "labels": [True]},
     ]
     source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    tokenizer = AutoTokenizer.from_pretrained(bare)
-    separator = tokenizer("\n", add_special_tokens=False)["input_ids"]
-    size = len(step_ids(tokenizer, *rows[0].values(), separator)[0])
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    _, _, trainer = of_fmtkit("prm", bare, [rows], whole)
+    size = max(map(trained_length, trainer.train_dataset))
     for limit in (size - 1, size):
         keys = {
             "base_model": bare,

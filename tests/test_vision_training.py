@@ -119,7 +119,7 @@ def test_two_steps_train_and_the_folder_has_its_processor(
     image = Image.open(io.BytesIO(vision.picture(1)))
     asked = [{"role": "user", "content": [{"type": "image", "image": image}]}]
     given = {"tokenize": True, "return_dict": True, "add_generation_prompt": True}
-    assert images_seen._same(
+    assert images_seen.are_same(
         dict(saved.apply_chat_template(asked, **given)),
         dict(first.apply_chat_template(asked, **given)),
     )
@@ -233,7 +233,7 @@ def test_a_batch_is_the_one_that_trl_makes_of_rows_made_by_hand(
     processor = processors.load(vision_model(family))
     made = trainer.data_collator(copy.deepcopy(drawn))
     assert {"input_ids", "pixel_values"} <= {*made}
-    assert images_seen._same(dict(made), dict(collator_by_hand(method, processor)(hand)))
+    assert images_seen.are_same(dict(made), dict(collator_by_hand(method, processor)(hand)))
 
 
 def _rows(method: str) -> list[dict[str, Any]]:
@@ -270,7 +270,7 @@ def test_the_loss_of_a_row_is_another_with_a_blank_image_and_with_that_of_anothe
             return float(trainer.compute_loss(trainer.model, dict(batch)))
 
     assert loss(rows) == loss(rows)
-    assert loss(rows) != loss(images_seen._blank(rows, (0, 0, 0)))
+    assert loss(rows) != loss(images_seen.blank(rows, (0, 0, 0)))
     assert loss(rows) != loss(other)
 
 
@@ -288,14 +288,14 @@ def test_what_is_answered_depends_on_the_images_of_the_prompt(
     rows = [parts.train[0]]
 
     def logits(of: list[dict[str, Any]]) -> Any:
-        inputs = images_seen._of_prompts(trainer, of)
+        inputs = images_seen.prompt_inputs(trainer, of)
         tensors = {name: torch.as_tensor(np.array(value)) for name, value in inputs.items()}
         with torch.no_grad():
             return trainer.model(**tensors).logits[:, -1]
 
     other = [{**rows[0], "images": parts.train[1]["images"]}]
     assert torch.equal(logits(rows), logits(rows))
-    assert not torch.equal(logits(rows), logits(images_seen._blank(rows, (0, 0, 0))))
+    assert not torch.equal(logits(rows), logits(images_seen.blank(rows, (0, 0, 0))))
     assert not torch.equal(logits(rows), logits(other))
 
 
@@ -345,8 +345,8 @@ def test_the_tokens_of_a_row_are_those_of_its_batch(
     assert measure._rule is not None
     for number in range(len(parts.train)):
         drawn = parts.train[number]
-        inputs = images_seen._inputs(trainer, [copy.deepcopy(drawn)])
-        length = max(map(len, images_seen._rows(inputs["input_ids"])))
+        inputs = images_seen.model_inputs(trainer, [copy.deepcopy(drawn)])
+        length = max(map(len, inputs["input_ids"]))
         stored = [{"bytes": _stored(image), "path": None} for image in drawn["images"]]
         counted = measure.length({**drawn, "images": stored})
         # TRL renders a prompt of GRPO with the beginning of the answer, which is its first tokens.

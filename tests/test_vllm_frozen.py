@@ -163,13 +163,13 @@ class Stalled(vllm.Stub):
         self.looks, self.tokens = 0, 1
         self.seen, self.over = Event(), Event()
 
-    def _get(self, path):
+    def get(self, path):
         if path == "/metrics" and self.moves:
             self.looks += 1
             self.tokens = 1 + self.looks // 2
-        return super()._get(path)
+        return super().get(path)
 
-    def _complete(self, body):
+    def complete(self, body):
         if [path for path, _ in self.calls].count("/v1/completions") == 3:
             self.seen.set()
         if not self.answers:
@@ -254,7 +254,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
 def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
-    from fmtkit.training.vllm.lifeline import limit, limited_requests
+    from fmtkit.training.vllm.request_limits import limit, limited_requests
     from fmtkit.training.vllm.server import ServerError
 
     with Served("a/m", "/health", 0) as server:

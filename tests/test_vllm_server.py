@@ -22,7 +22,8 @@ from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
 from fmtkit.training.run import process
 from fmtkit.training.vllm import server
-from fmtkit.training.vllm.lifeline import GuardedClient, Lifeline, ServerLostError
+from fmtkit.training.vllm.guarded_client import GuardedClient
+from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 from fmtkit.training.vllm.server import Server, ServerError
 
@@ -163,10 +164,10 @@ def test_two_names_of_one_model_are_the_same(tmp_path, served, wanted, same):
 class Collecting(vllm.Stub):
     """A server that runs programs before it says what it is, as vLLM does on a busy machine."""
 
-    def _get(self, path):
+    def get(self, path):
         if path == "/server_info":
             threading.Event().wait(11)
-        return super()._get(path)
+        return super().get(path)
 
 
 @pytest.mark.slow

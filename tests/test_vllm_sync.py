@@ -116,7 +116,7 @@ def test_two_runs_never_share_a_name(model, tmp_path):
 def test_the_versions_differ_and_the_last_two_stay_on_disk(model, tmp_path):
     seen = []
     stub = vllm.Stub(model)
-    plain = stub._load
+    plain = stub.load
 
     def load(body):
         folder = Path(body["lora_path"])
@@ -124,7 +124,7 @@ def test_the_versions_differ_and_the_last_two_stay_on_disk(model, tmp_path):
         assert len(list(folder.parent.iterdir())) <= 3
         return plain(body)
 
-    stub._load = load
+    stub.load = load
     with vllm.serving(stub) as port:
         with_adapter(model, tmp_path, port, model, max_steps=4).train()
     assert len(set(seen)) == 4
@@ -212,16 +212,16 @@ def test_a_transfer_waits_for_the_answers_that_are_under_way(model, tmp_path):
     beside = []
 
     class Slow(vllm.Stub):
-        def _complete(self, body):
+        def complete(self, body):
             if self.posts().count(f"completions {body['model']}") == 3:
                 assert taken.wait(30)
                 beside.append(loaded.wait(0.3))
-            return super()._complete(body)
+            return super().complete(body)
 
-        def _load(self, body):
+        def load(self, body):
             if body["lora_name"].endswith("-v2"):
                 loaded.set()
-            return super()._load(body)
+            return super().load(body)
 
     settings = RolloutSettings(
         async_prefetch=True, prefetch_depth=2, vllm_lora_sync=True, folder=tmp_path / "adapters"

@@ -34,7 +34,7 @@ def make_vision_model(folder: Path, family: str, *, seed: int = 0) -> str:
     """Write a model of a family, its processor and its tokenizer, as AutoProcessor and AutoModel load them."""
     import torch
 
-    tokenizer = _tokenizer(family)
+    tokenizer = tokenizer_of(family)
     torch.manual_seed(seed)
     model, processor = _MAKERS[family](tokenizer)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -52,13 +52,13 @@ def template(family: str) -> str:
     return (Path(trl.__file__).parent / "chat_templates" / name).read_text(encoding="utf-8")
 
 
-def _tokenizer(family: str) -> Any:
+def tokenizer_of(family: str) -> Any:
     from fmtkit.training import demo
 
     texts = [
         sentence(400, random.Random(2)) + " good bad User Assistant user assistant system model"
     ]
-    made = demo._tokenizer(texts, 400, bos=True)
+    made = demo.tokenizer_of(texts, 400, bos=True)
     made.add_special_tokens({"additional_special_tokens": list(_TOKENS[family])})
     extra = _EXTRA.get(family, {})
     if extra:

@@ -59,10 +59,10 @@ def changed(base: str) -> list[str]:
 
 def touched(paths: Iterable[str]) -> list[str]:
     """Return the test files for changed paths: those named like one, those that read it, those of its importers."""
-    tests = {file: _named(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))}
+    tests = {file: named_by(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))}
     changes = set(paths)
     known = set().union(*tests.values()) | {file.stem for file in tests}
-    readers = {reader for path in changes for reader in _read_by_tests(path, known)}
+    readers = {reader for path in changes for reader in read_by_tests(path, known)}
     modules = {module for path in readers if (module := _module(path))}
     own = {name for path in changes if (module := _module(path)) for name in _names(module)}
     folders = {"/".join(one.split("/")[:2]) for one in changes if re.match(r"runners/\w+/", one)}
@@ -91,11 +91,11 @@ def _of_importers(changes: set[str], tests: Mapping[Path, set[str]], taken: set[
     return sorted(others, key=lambda path: (-count[path], path))[:RING]
 
 
-def _read_by_tests(path: str, known: set[str]) -> set[str]:
+def read_by_tests(path: str, known: set[str]) -> set[str]:
     """Return a file and, if none of the known tests reads it, the nearest modules that import it and are read."""
     seen, ring = {path}, {path}
     while ring:
-        if found := {one for one in ring if _is_read(one, known)}:
+        if found := {one for one in ring if is_read(one, known)}:
             return found | {path}
         modules = {_module(one) for one in ring}
         ring = {one for one, uses in _imports().items() if uses & modules} - seen
@@ -103,7 +103,7 @@ def _read_by_tests(path: str, known: set[str]) -> set[str]:
     return {path}
 
 
-def _is_read(path: str, known: set[str]) -> bool:
+def is_read(path: str, known: set[str]) -> bool:
     module = _module(path)
     return bool(
         _by_folder(path) - {"test_layers"} or (module and {module, *_names(module)} & known)
@@ -158,7 +158,7 @@ def _names(module: str) -> tuple[str, str]:
 
 
 @cache
-def _named(file: Path) -> set[str]:
+def named_by(file: Path) -> set[str]:
     """Return the modules that a test imports, and the scripts beside it that it starts."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

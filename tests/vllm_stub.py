@@ -49,20 +49,20 @@ class Stub:
         if path in self.failing:
             return self.failing[path], {"error": {"message": "no"}}
         if body is None:
-            return self._get(path)
+            return self.get(path)
         self.calls.append((path, body))
         if path == "/v1/load_lora_adapter":
-            return self._load(body)
+            return self.load(body)
         if path == "/v1/unload_lora_adapter":
             known = self.adapters.pop(body["lora_name"], None)
             return (200, "Success") if known else (404, {"error": {"message": "not found"}})
         if path == "/v1/completions":
-            return self._complete(body)
+            return self.complete(body)
         if path == "/reset_prefix_cache":
             return 200, ""
         return 404, {"detail": "Not Found"}
 
-    def _get(self, path: str) -> tuple[int, Any]:
+    def get(self, path: str) -> tuple[int, Any]:
         if path == "/health":
             return 200, ""
         if path == "/metrics" and self.tokens is not None:
@@ -77,7 +77,7 @@ class Stub:
             return 200, {"vllm_config": self.config}
         return 404, {"detail": "Not Found"}
 
-    def _load(self, body: dict[str, Any]) -> tuple[int, Any]:
+    def load(self, body: dict[str, Any]) -> tuple[int, Any]:
         file = Path(body["lora_path"]) / "adapter_config.json"
         if not file.is_file():
             return 404, {"error": {"message": f"No adapter found for {body['lora_path']}"}}
@@ -86,7 +86,7 @@ class Stub:
         self.adapters[body["lora_name"]] = json.loads(file.read_text())
         return 200, f"Success: LoRA adapter '{body['lora_name']}' added successfully."
 
-    def _complete(self, body: dict[str, Any]) -> tuple[int, Any]:
+    def complete(self, body: dict[str, Any]) -> tuple[int, Any]:
         if body["model"] not in {self.model, *self.adapters}:
             return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
         choices = []

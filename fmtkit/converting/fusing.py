@@ -63,7 +63,7 @@ from fmtkit.sources.blocks import Records, Row
 MOST_SHAPES = 1_000
 """Shapes of conversations that a layout holds."""
 _SIDES = {"strip": LEFT + RIGHT, "lstrip": LEFT, "rstrip": RIGHT}
-_WORTH = 0.5
+WORTH = 0.5
 """The least share of fused records in a block; below it the whole block goes the ordinary way."""
 
 
@@ -217,7 +217,7 @@ class Fusion:
         records.blank_lines = fused.verdicts == clean_lines.BLANK
         verdicts = fused.verdicts[~records.blank_lines]
         rows = np.flatnonzero(verdicts == clean_lines.CLEAN)
-        if len(rows) < _WORTH * len(verdicts):
+        if len(rows) < WORTH * len(verdicts):
             self._misses += 1
             return None
         if self.is_text and self._difference(fused.made, rows, records):

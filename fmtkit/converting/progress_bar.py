@@ -56,14 +56,14 @@ def progress(what: str, *, shown: bool) -> Iterator[Watch | None]:
     token = WATCHED.set(standing)
     try:
         with Progress(*columns, console=console, transient=True) as bar:
-            tasks = _Tasks(standing)
+            tasks = Tasks(standing)
             yield _Bar(bar, bar.add_task("", total=None, what="reading", tasks=tasks))
     finally:
         WATCHED.reset(token)
 
 
 @dataclass(frozen=True)
-class _Tasks:
+class Tasks:
     """The progress of an engine's tasks, as text, whenever the bar is drawn: between results too."""
 
     standing: Standing

@@ -31,7 +31,7 @@ _OURS = f"fmtkit-{os.getpid()}"
 
 
 @dataclass
-class _Flight:
+class Flight:
     """A task under way."""
 
     task: Any
@@ -64,17 +64,17 @@ class Ray:
             # Ray's own retries do not distinguish a task that kills its worker from a lost node.
             run = ray.remote(num_cpus=1, max_retries=0)(_run)
             room = 2 + 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
-            flying: deque[_Flight] = deque()
+            flying: deque[Flight] = deque()
             try:
                 for task in islice(tasks, room):
-                    flying.append(_Flight(task, run.remote([job], task)))
+                    flying.append(Flight(task, run.remote([job], task)))
                 while flying:
-                    result: T = _result_of(
+                    result: T = result_of(
                         ray, flying[0], lambda task: run.remote([job], task), standing
                     )
                     flying.popleft()
                     standing.done += 1
-                    flying.extend(_Flight(t, run.remote([job], t)) for t in islice(tasks, 1))
+                    flying.extend(Flight(t, run.remote([job], t)) for t in islice(tasks, 1))
                     yield result
             finally:
                 if flying:
@@ -130,7 +130,7 @@ class Ray:
             ray.shutdown()
 
 
-def _end(ray: Any, flying: deque[_Flight]) -> None:
+def _end(ray: Any, flying: deque[Flight]) -> None:
     """End the tasks under way, so that they leave no files behind after the run."""
     # A task that is cancelled just as its answer comes makes Ray 2.60 abort this process, by force or not.
     if ray.get_runtime_context().namespace == _OURS:
@@ -160,7 +160,7 @@ def _package() -> Any:
     return ray
 
 
-def _result_of(ray: Any, flight: _Flight, again: Callable[[Any], Any], standing: Standing) -> Any:
+def result_of(ray: Any, flight: Flight, again: Callable[[Any], Any], standing: Standing) -> Any:
     """Wait for a task, and run it again where its worker or its node was lost."""
     errors = ray.exceptions
     lost = (errors.NodeDiedError, errors.ObjectLostError, errors.LocalRayletDiedError)

@@ -119,7 +119,7 @@ def carried(plugin_files: Sequence[str]) -> CarriedCode:
         files |= {p.relative_to(path.parent).as_posix(): p.read_bytes() for p in _together(path)}
         named.append(([*held].index(path.parent), path.name))
     folders = tuple((str(folder), files) for folder, files in held.items())
-    return CarriedCode(folders, tuple(named), _packages())
+    return CarriedCode(folders, tuple(named), packages())
 
 
 def _together(file: Path) -> Iterator[Path]:
@@ -159,7 +159,8 @@ def _is_there(folder: Path, files: Files) -> bool:
 
 
 @cache
-def _packages() -> tuple[Package, ...]:
+def packages() -> tuple[Package, ...]:
+    """Return the installed packages that add to fmtkit, as far as they can be carried along."""
     points = {
         point.dist.name: point
         for group in GROUPS

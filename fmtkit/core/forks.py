@@ -19,7 +19,7 @@ _AGAIN = (
 )
 
 
-def _has_pool() -> bool:
+def has_pool() -> bool:
     """Return whether polars has threads here; where the system does not name them, whether it is loaded."""
     if not _THREADS.is_dir():
         return "polars" in sys.modules
@@ -39,7 +39,7 @@ class _Pool:
     had = lost = False
 
     def look(self) -> None:
-        self.had = self.lost or _has_pool()
+        self.had = self.lost or has_pool()
 
     def lose(self) -> None:
         self.lost = self.had

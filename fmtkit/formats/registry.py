@@ -8,7 +8,8 @@ may share a name; the columns choose.
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from functools import cache, cached_property
 from inspect import Parameter, getdoc, signature
@@ -285,6 +286,17 @@ def load_plugin(path: str) -> None:
         codes.forget(module.__name__)
         raise OptionError(f"--plugin {path}: {user_modules.describe(error, file)}") from error
     converters.cache_clear()
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Forget at the end of the block the converters of plugins and packages that were registered in it."""
+    count = len(_CONVERTERS)
+    yield
+    added = _CONVERTERS[count:]
+    if any(not one.is_ours for one in added):
+        _CONVERTERS[count:] = [one for one in added if one.is_ours]
+        converters.cache_clear()
 
 
 def named(name: str, method: str | None = None) -> tuple[Converter, ...]:

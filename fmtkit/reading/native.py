@@ -59,6 +59,12 @@ def kernel() -> ModuleType | None:
     return module
 
 
+def forget() -> None:
+    """Let the kernel be looked for again: its sources or `VARIABLE` have changed."""
+    _loaded.cache_clear()
+    _warn.cache_clear()
+
+
 @cache
 def _warn(reason: str) -> None:
     """Warn once that there is no kernel, or that a build is not used."""

@@ -273,7 +273,7 @@ def _source(package: str, name: str) -> str:
 
 
 @cache
-def _trl_folder() -> Path | None:
+def trl_folder() -> Path | None:
     """Return where the installed TRL keeps its templates. Importing TRL would take ten seconds."""
     spec = find_spec("trl")
     if spec is None or not spec.submodule_search_locations:
@@ -285,13 +285,13 @@ def _trl_folder() -> Path | None:
 @cache
 def trl_names() -> tuple[str, ...]:
     """Return the names of the templates in the installed TRL; none where there is none."""
-    folder = _trl_folder()
+    folder = trl_folder()
     return tuple(sorted(path.stem for path in folder.glob("*.jinja"))) if folder else ()
 
 
 @cache
 def _trl_source(name: str) -> str:
-    folder = _trl_folder()
+    folder = trl_folder()
     assert folder is not None
     return (folder / f"{name}.jinja").read_text(encoding="utf-8")
 
@@ -302,7 +302,7 @@ def _trl_training(name: str) -> str | None:
 
 
 def _trl(name: str) -> ChatTemplate:
-    if _trl_folder() is None:
+    if trl_folder() is None:
         own = f"{name!r} names fmtkit's own of this model; " if name in MODELS else ""
         raise DependencyError(
             f"the template {name!r} is a file of TRL, which is not installed: {own}"

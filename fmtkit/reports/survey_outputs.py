@@ -103,7 +103,7 @@ def show_inspection(
     if picture is not None:
         plot_file.write(survey, picture)
     if as_json:
-        sys.stdout.write(_json(survey))
+        sys.stdout.write(json_text(survey))
     elif not quiet:
         print_survey(survey, terminal.output(), whole=whole)
     found = survey.found(fail_on)
@@ -120,6 +120,6 @@ def _targets(
     return page, picture
 
 
-def _json(survey: Survey) -> str:
+def json_text(survey: Survey) -> str:
     """Return the survey as indented JSON text with a line end."""
     return json.dumps(survey.as_dict(), ensure_ascii=False, indent=2) + "\n"

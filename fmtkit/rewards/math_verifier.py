@@ -46,13 +46,13 @@ def value_of(text: str) -> Fraction | None:
 def _asked(what: str, *texts: str) -> object:
     if any(len(text) > _LONGEST for text in texts):
         return None
-    (answer,) = _worker().answer([json.dumps([what, *texts]).encode()])
+    (answer,) = _worker(SECONDS).answer([json.dumps([what, *texts]).encode()])
     return None if isinstance(answer, Overrun) else json.loads(answer)
 
 
 @cache
-def _worker() -> Worker:
-    return Worker(_TARGET, {}, Limits(seconds=SECONDS))
+def _worker(seconds: float) -> Worker:
+    return Worker(_TARGET, {}, Limits(seconds=seconds))
 
 
 def serve(setup: Mapping[str, Any]) -> Serve:

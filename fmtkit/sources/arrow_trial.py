@@ -32,6 +32,8 @@ from fmtkit.sources.columnar import (
 
 PIECE_BYTES = 128 << 20
 """Bytes validated at a time; they are read again while still in the page cache."""
+SERVED = "fmtkit.sources.arrow_trial:serve"
+"""What the worker runs."""
 LIMITS = Limits(seconds=120.0, memory=None)
 """A piece from a slow disk takes seconds; a batch may be as large as memory allows."""
 
@@ -72,7 +74,7 @@ class Trial:
         # The worker keeps its working directory if that of this process changes.
         path = str(Path(self.path).absolute())
         asked = json.dumps({"path": path, "start": self.sound}).encode()
-        (answer,) = _worker().answer([asked])
+        (answer,) = _worker(SERVED).answer([asked])
         if isinstance(answer, Overrun):
             raise SourceError(
                 f"{self.name} cannot be read: it is damaged, and the process that read it crashed "
@@ -85,8 +87,8 @@ class Trial:
 
 
 @cache
-def _worker() -> Worker:
-    return Worker("fmtkit.sources.arrow_trial:serve", {}, LIMITS, quiet=True)
+def _worker(served: str) -> Worker:
+    return Worker(served, {}, LIMITS, quiet=True)
 
 
 def serve(setup: Mapping[str, Any]) -> Callable[[bytes], bytes]:  # noqa: ARG001

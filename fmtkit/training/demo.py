@@ -27,7 +27,7 @@ def make(
     seed: int = 0,
 ) -> Path:
     """Write a tokenizer trained on the texts and a model of random weights into a folder."""
-    tokenizer = _tokenizer(list(texts), vocabulary, bos=bos)
+    tokenizer = tokenizer_of(list(texts), vocabulary, bos=bos)
     if template is not None:
         tokenizer.chat_template = template
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,8 @@ def make(
     return folder
 
 
-def _tokenizer(texts: list[str], vocabulary: int, *, bos: bool) -> Any:
+def tokenizer_of(texts: list[str], vocabulary: int, *, bos: bool) -> Any:
+    """Train a byte-level tokenizer on texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -505,7 +505,7 @@ def make_peft(job: Job, runner: Runner) -> Any:
     if isinstance(targets, list) and ALL_LINEAR in targets:
         named = {str(name) for name in targets} - {ALL_LINEAR}
         values["target_modules"] = sorted(named | _linear_layers(_without_weights(job, runner)))
-    if runner.head == "causal" and vision_parts.is_vision_config(_model_config(job)):
+    if runner.head == "causal" and vision_parts.is_vision_config(model_config_of(job)):
         # PEFT knows no targets of most vision-language models, and those of a text model are in all parts.
         values.setdefault("target_modules", ALL_LINEAR)
         if targets is None or targets == ALL_LINEAR or not isinstance(targets, str):
@@ -523,14 +523,15 @@ def _without_weights(job: Job, runner: Runner) -> Any:
     """Return the model of a job as its config describes it; no weights are loaded."""
     import torch
 
-    config = _model_config(job)
+    config = model_config_of(job)
     with torch.device("meta"):
         return auto_class(config, runner.head).from_config(
             config, trust_remote_code=job.trusts_code
         )
 
 
-def _model_config(job: Job) -> Any:
+def model_config_of(job: Job) -> Any:
+    """Return the configuration of the run's model, as it is loaded."""
     from transformers import AutoConfig
 
     settings = {k: v for k, v in job.model_arguments.items() if k == "revision"}

@@ -25,13 +25,13 @@ def check(trainer: Any, rows: Any) -> None:
     sample = _with_images(rows)
     if not sample:
         return
-    seen = _inputs(trainer, sample)
+    seen = model_inputs(trainer, sample)
     if _has_no_image_token(trainer.processing_class, seen):
         raise OptionError(
             "images are not seen: the chat template writes no image token for them; leave chat_template out, "
             "or name one that writes parts of type image"
         )
-    if all(_same(seen, _inputs(trainer, _blank(sample, shade))) for shade in _SHADES):
+    if all(are_same(seen, model_inputs(trainer, blank(sample, shade))) for shade in _SHADES):
         raise OptionError(
             "images are not seen: blank images give the same model inputs; the processor of base_model makes "
             "no pixel values of them"
@@ -49,7 +49,8 @@ def _with_images(rows: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _blank(rows: list[dict[str, Any]], shade: tuple[int, int, int]) -> list[dict[str, Any]]:
+def blank(rows: list[dict[str, Any]], shade: tuple[int, int, int]) -> list[dict[str, Any]]:
+    """Return rows with images of one colour and of the same sizes."""
     from PIL import Image
 
     return [
@@ -58,11 +59,11 @@ def _blank(rows: list[dict[str, Any]], shade: tuple[int, int, int]) -> list[dict
     ]
 
 
-def _inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def model_inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the model gets of rows: of the collator, or of prompts as the trainer reads them."""
     try:
         if hasattr(trainer, "_tokenize_prompts"):
-            return _of_prompts(trainer, rows)
+            return prompt_inputs(trainer, rows)
         # Collators put rendered texts into the rows that they are given.
         return dict(trainer.data_collator(copy.deepcopy(rows)))
     except FmtkitError:
@@ -76,7 +77,8 @@ def _inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
         ) from error
 
 
-def _of_prompts(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def prompt_inputs(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the model inputs of prompts to sample from."""
     from trl.data_utils import prepare_multimodal_messages
 
     prompts = [prepare_multimodal_messages(row["prompt"], images=row[IMAGES]) for row in rows]
@@ -98,16 +100,16 @@ def _rows(value: Any) -> list[list[int]]:
     return rows
 
 
-def _same(one: object, other: object) -> bool:
+def are_same(one: object, other: object) -> bool:
     """Return whether two inputs are equal, whatever they are made of."""
     import torch
 
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.shape == other.shape and bool(torch.equal(one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[n], other[n]) for n in one)
+        return one.keys() == other.keys() and all(are_same(one[n], other[n]) for n in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(are_same, one, other))
     if hasattr(one, "tolist") and hasattr(other, "tolist"):
         return bool(one.tolist() == other.tolist())
     return one == other

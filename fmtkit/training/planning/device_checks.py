@@ -120,13 +120,6 @@ TRACKERS: dict[str, tuple[str, ...]] = {
 """Tracker's name in transformers 5.23 -> packages, one of which must be installed."""
 
 
-def trackers_of(plan: Plan) -> list[str]:
-    """Return the trackers that `report_to` and its short keys name."""
-    value = plan.arguments.value("report_to")
-    listed = value if isinstance(value, list) else [value] if value else []
-    return [str(name) for name in listed if name not in {"all", "none"}]
-
-
 @check_config(
     "tracker",
     "config",
@@ -135,7 +128,7 @@ def trackers_of(plan: Plan) -> list[str]:
 )
 def check_trackers(plan: Plan) -> None:
     """Raise UnknownNameError for an unknown tracker."""
-    for name in trackers_of(plan):
+    for name in plan.arguments.trackers:
         if name not in TRACKERS:
             raise UnknownNameError("tracker (report_to)", name, TRACKERS)
 
@@ -143,7 +136,7 @@ def check_trackers(plan: Plan) -> None:
 @check_run("tracker_package", "device", "trackers of `report_to` that are not installed")
 def find_absent_trackers(run: Run) -> Iterator[Problem]:
     """Yield trackers that are not installed."""
-    for name in trackers_of(run.plan):
+    for name in run.plan.arguments.trackers:
         packages = TRACKERS[name]
         if packages and not any(map(find_spec, packages)):
             text = (

@@ -80,17 +80,16 @@ def _lacks(one: Named, plan: Plan) -> Iterator[str]:
     """Yield what a callback of TRL needs of the run and does not find there, with what to do."""
     name = _of_trl(one)
     if name == "MergeModelCallback":
-        if plan.arguments.value("save_strategy") == "no":
+        if not plan.arguments.saves:
             yield "merges checkpoints, and save_strategy: no writes none; write steps or epoch"
         if plan.adapter is not None:
             yield (
                 "merges checkpoints of whole models, and those of an adapter hold none; leave adapter "
                 "out, or `fmtkit merge` the run afterwards"
             )
-    if name == "WeaveCallback" and not one.given.get("project_name"):
-        trackers = plan.arguments.value("report_to")
-        if "wandb" not in (trackers if isinstance(trackers, list | tuple) else [trackers]):
-            yield "needs the name of its project; give kwargs: {project_name: NAME}, or use_wandb: true"
+    is_named = one.given.get("project_name") or "wandb" in plan.arguments.trackers
+    if name == "WeaveCallback" and not is_named:
+        yield "needs the name of its project; give kwargs: {project_name: NAME}, or use_wandb: true"
 
 
 def _of_trl(one: Named) -> str:

@@ -92,6 +92,18 @@ class Arguments:
         return self.value("eval_strategy") not in (None, "no")
 
     @property
+    def saves(self) -> bool:
+        """Return whether checkpoints are written while the run trains."""
+        return bool(self.value("save_strategy") != "no")
+
+    @property
+    def trackers(self) -> list[str]:
+        """Return the trackers that `report_to` and its short keys name."""
+        value = self.value("report_to")
+        listed = value if isinstance(value, list) else [value] if value else []
+        return [str(name) for name in listed if name not in {"all", "none"}]
+
+    @property
     def uses_vllm(self) -> bool:
         """Return whether vLLM samples the answers, in a server or inside the trainer."""
         return self.value("use_vllm") is True

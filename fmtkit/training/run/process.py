@@ -39,7 +39,7 @@ from fmtkit.training.run.run_lock import shared
 from fmtkit.training.trained import card, merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
-_CONNECTED: list[Any] = []
+CONNECTED: list[Any] = []
 """Trainers of several processes that have closed their connections."""
 _SHOWN_METRICS = (
     "loss",
@@ -152,7 +152,7 @@ def _leave_together(trainer: Any) -> None:
     trainer.accelerator.wait_for_everyone()
     if distributed.is_available() and distributed.is_initialized():
         # The trainer is kept: freeing the connection's threads sometimes waits forever (gloo of torch 2.13).
-        _CONNECTED.append(trainer)
+        CONNECTED.append(trainer)
         distributed.destroy_process_group()
 
 
@@ -173,7 +173,7 @@ def leave(code: int) -> NoReturn:
 def _is_connected() -> bool:
     """Return whether this process is or was connected with others; imports nothing for it."""
     distributed = sys.modules.get("torch.distributed")
-    return bool(_CONNECTED) or (
+    return bool(CONNECTED) or (
         distributed is not None and distributed.is_available() and distributed.is_initialized()
     )
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
-from fmtkit.training.vllm.lifeline import GuardedClient, Lifeline, guard, limited_requests
+from fmtkit.training.vllm.guarded_client import GuardedClient, guard
+from fmtkit.training.vllm.lifeline import Lifeline
 from fmtkit.training.vllm.lora_sync import without_weight_transfer
+from fmtkit.training.vllm.request_limits import limited_requests
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 from fmtkit.training.vllm.server import Server, ServerError, address
 

@@ -68,7 +68,7 @@ def derive(plan: Plan) -> None:
     """Set what the keys of vLLM and of the trainer share, and say what the user should know."""
     config, chosen, out = plan.config, plan.runner, plan.arguments
     settings = GenerationSettings(config, chosen, plan.launch.processes)
-    if out.value("use_vllm") is True and not chosen.own_sampler:
+    if out.uses_vllm and not chosen.own_sampler:
         # TRL's default is colocate; the documentation uses a server in a second terminal.
         out.default("vllm_mode", "server", "default of fmtkit")
     if settings.colocates and not chosen.own_sampler:

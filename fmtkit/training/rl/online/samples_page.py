@@ -102,11 +102,12 @@ def summary(run: Path) -> dict[str, Any] | None:
     return {
         "text": f"{len(rows)} answers of {len(steps)} logs are in {FILE}.",
         "link": PAGE if (run / PAGE).is_file() else None,
-        "steps": [_of_step(step, [row for row in rows if row["step"] == step]) for step in shown],
+        "steps": [of_step(step, [row for row in rows if row["step"] == step]) for step in shown],
     }
 
 
-def _of_step(step: int, rows: list[Row]) -> dict[str, Any]:
+def of_step(step: int, rows: list[Row]) -> dict[str, Any]:
+    """Return the answers of a step as the page holds them."""
     heads = [name for name in rows[0] if name != "step"]
     cells = [[_shown(row[name]) for name in heads] for row in rows[:_SHOWN]]
     return {"step": step, "heads": heads, "rows": cells}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, Part, in_parts, retried, within
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.rl.failed_samples import ROLLOUT_ERROR, Timings, processes
@@ -26,21 +25,15 @@ class RolloutError(BetweenStepsError):
 
 
 class Rollout:
-    """A user's rollout function that is checked at every call.
+    """A user's rollout function that is checked at every call."""
 
-    One with `samples_here` takes its answers from the model in training.
-    """
-
-    def __init__(
-        self, name: str, function: Callable[..., Any], *, samples_here: bool = False
-    ) -> None:
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
         self.function = function
-        self.samples_here = samples_here
         self.takes_rows = bool(getattr(function, "takes_rows", False))
         # A function that samples together with the other processes must be called when they call it, and with
         # all prompts at once.
-        self.in_step = samples_here or bool(getattr(function, "in_step", False))
+        self.in_step = bool(getattr(function, "in_step", False))
         # An environment that runs each sample separately has a time limit for each, and reports which failed.
         self.runs_alone = bool(getattr(function, "plays_alone", False))
         self.timings = getattr(function, "timings", None) or Timings()
@@ -149,18 +142,6 @@ def _joined(parts: Sequence[Part[dict[str, Any]]]) -> dict[str, Any]:
     if all(one["logprobs"] is None for one in outputs):
         out["logprobs"] = None
     return out
-
-
-def check_place(rollout: Rollout, *, ahead: bool, use_vllm: bool) -> None:
-    """Raise OptionError for a function that samples from the model in training, where that is impossible."""
-    if not rollout.samples_here or not (ahead or use_vllm):
-        return
-    why = "it cannot be prefetched" if ahead else "its answers are not from vLLM"
-    key = "trl.async_prefetch" if ahead else "trl.use_vllm"
-    raise OptionError(
-        f"{rollout.name} samples from the model that trains, so {why}; write it as f(prompts, trainer) "
-        f"over a server, or leave out {key}"
-    )
 
 
 def _corrects(trainer: Any) -> bool:

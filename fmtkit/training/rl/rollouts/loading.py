@@ -10,14 +10,21 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import user_objects
+from fmtkit.training.config.signatures import signature_of
 
 ROLLOUT, TOOLS, ENVIRONMENT = "trl.rollout_func", "trl.tools", "trl.environment_factory"
 
 
 def check_names(section: Mapping[str, object], places: Sequence[Path]) -> None:
-    """Raise OptionError for a name whose module is missing or does not define it."""
+    """Raise OptionError for a name whose module is missing or does not define it, or of a former form."""
     for key, name in _named(section):
         user_objects.check(key, name, places)
+        taken = signature_of(key, name, places) if key == ROLLOUT else None
+        if taken is not None and "model" in taken.names and "trainer" not in taken.names:
+            raise OptionError(
+                f"{ROLLOUT}: {name} takes {', '.join(taken.names)}, a form that TRL has given up; write "
+                "f(prompts, trainer) that returns prompt_ids, completion_ids and logprobs"
+            )
 
 
 def rollout_objects(section: Mapping[str, object], places: Sequence[Path]) -> dict[str, Any]:
@@ -49,14 +56,9 @@ def _named(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _rollout(name: str, places: Sequence[Path]) -> Any:
-    from fmtkit.training.rl.rollouts import legacy
     from fmtkit.training.rl.rollouts.contract import Rollout
 
-    function = user_objects.load_function(ROLLOUT, name, places)
-    label = f"{ROLLOUT} {name}"
-    if legacy.is_legacy(function):
-        return Rollout(label, legacy.adapt(label, function), samples_here=True)
-    return Rollout(label, function)
+    return Rollout(f"{ROLLOUT} {name}", user_objects.load_function(ROLLOUT, name, places))
 
 
 def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training.rl.rollouts.contract import Rollout, check_place
+from fmtkit.training.rl.rollouts.contract import Rollout
 from fmtkit.training.rl.rollouts.dialogs_ahead import DialogGeneration
 from fmtkit.training.rl.rollouts.generation import FunctionGeneration, ServerGeneration
 from fmtkit.training.rl.rollouts.producer import Generation, Producer
@@ -43,15 +43,11 @@ class RolloutTrainer(GRPOTrainer):
         self.lora_sync: LoraSync | None = None
         function = kwargs.get("rollout_func")
         if function is not None:
-            kwargs["rollout_func"] = self._checked(function, kwargs["args"])
+            is_checked = isinstance(function, Rollout)
+            kwargs["rollout_func"] = function if is_checked else Rollout("rollout_func", function)
         with connecting(self.rollouts, kwargs["args"].vllm_server_timeout):
             super().__init__(**kwargs)
         self.connect_rollouts()
-
-    def _checked(self, function: Any, arguments: Any) -> Rollout:
-        rollout = function if isinstance(function, Rollout) else Rollout("rollout_func", function)
-        check_place(rollout, ahead=self.rollouts.async_prefetch, use_vllm=arguments.use_vllm)
-        return rollout
 
     def connect_rollouts(self) -> None:
         """Set up weight sync and the server; call it again if TRL creates the server's client afterwards."""
