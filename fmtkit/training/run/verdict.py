@@ -264,5 +264,5 @@ def _of_evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:
 def _unfinished(curves: Mapping[str, Curve], planned: int | None) -> Iterator[str]:
     """Yield how far a run came that was to make more steps."""
     last = max((curve[-1][0] for curve in curves.values() if curve), default=0)
-    if planned is not None and last < planned:
+    if planned is not None and 0 < last < planned:
         yield f"it ended at step {last:g} of {planned}: fmtkit train CONFIG --resume continues it"
