@@ -12,11 +12,11 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core.atomic import Written, sync_folder, write_bytes, write_json, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OutputExistsError, WriteError
 from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing import journal

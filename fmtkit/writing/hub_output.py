@@ -10,11 +10,12 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmtkit.core import storage
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, OutputExistsError, WriteError
 from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing.dataset_card import CARD, body_of, is_own, marked, metadata_of, rows_of

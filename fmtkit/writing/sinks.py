@@ -5,11 +5,12 @@ final name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fmtkit.core.atomic import PartialFile, Written, partial_name, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, WriteError
 from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import formats

@@ -8,9 +8,11 @@ no noise. It is a reading of training metrics: whether the model is any good, an
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Literal
+
+from fmtkit.core.data_classes import dataclass
 
 State = Literal["learned", "unclear", "not_learned", "diverged"]
 Curve = Sequence[tuple[float, float | None]]

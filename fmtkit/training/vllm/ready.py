@@ -5,10 +5,10 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fmtkit.core import distributions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.trainer_source import installed
