@@ -189,6 +189,15 @@ def test_a_page_begins_with_what_it_is_about():
         assert not re.match(r"(Generated|Made) by", about), page.name
 
 
+def test_what_is_written_by_hand_has_at_most_forty_thousand_words():
+    """Things are said once, and linked: what users read is not what the code could say by itself."""
+    pages = [page for page in PAGES if {"docs", "runners"} & {*page.relative_to(ROOT).parts}]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    own = [text for text in texts if not text.startswith("<!-- Generated")]
+    assert len(own) < len(texts)
+    assert sum(len(text.split()) for text in own) <= 40_000
+
+
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     for page in ROOT.glob("docs/*.md"):

@@ -1,4 +1,4 @@
-"""Which rows a page shows: by their finding, by the roles in them, by a text and by their length."""
+"""Which rows a page shows: by their finding, a role, a text and their length."""
 
 from collections.abc import Iterator
 
