@@ -100,6 +100,8 @@ def test_a_run_that_was_ruined_in_its_first_steps_has_diverged_though_its_loss_f
     found = verdict_of({"loss": ruined}, PLAIN)
     assert found.state == "diverged"
     assert found.text.startswith("It diverged: loss 6.2 at its first log, 3")
+    noisy = [(1.0, 6.2), *curve(lambda t: 3400 - 2200 * t, noise=900.0)[1:]]
+    assert verdict_of({"loss": noisy}, PLAIN).state == "diverged"
     # A first log that is low by chance is none.
     lucky = [(1.0, 1.2), *curve(lambda _: 2.0, noise=0.4)[1:]]
     assert verdict_of({"loss": lucky}, PLAIN).state == "not_learned"

@@ -30,7 +30,9 @@ _SIGMA = 0.6745 * math.sqrt(2)
 _ROSE = 1.5
 """How many times its start, or its first log, a loss is at the end of a run that diverged."""
 _COLLAPSED = 10.0
-"""How many times its first log the log-probability of the chosen replies is at the end of such a run."""
+"""How many times its first log a loss, or the log-probability of the chosen replies, is in a ruined model."""
+_HIGH = 1.0
+"""The least loss of a ruined model: one that began near 0, as of two equal models, may be many times that."""
 _SILENT = 0.9
 """Share of groups without a spread of rewards from which on there is nothing to learn from."""
 _REWARDS = ("reward", "objective/scores", "objective/rlhf_reward")
@@ -57,8 +59,12 @@ class Move:
     @property
     def left_its_beginning(self) -> bool:
         """Return whether it ends far above its first log, beyond chance."""
-        above = self.end - self.first
-        return above > _ERRORS * self.noise and self.end > _ROSE * abs(self.first)
+        if self.end < _HIGH:
+            return False
+        # The noise of a ruined run is as large as its loss.
+        is_ruined = self.end > _COLLAPSED * abs(self.first)
+        is_chance = self.end - self.first <= _ERRORS * self.noise
+        return is_ruined or (not is_chance and self.end > _ROSE * abs(self.first))
 
     @property
     def rose(self) -> bool:
@@ -266,5 +272,5 @@ def _of_evaluation(curves: Mapping[str, Curve]) -> Iterator[str]:
 def _unfinished(curves: Mapping[str, Curve], planned: int | None) -> Iterator[str]:
     """Yield how far a run came that was to make more steps."""
     last = max((curve[-1][0] for curve in curves.values() if curve), default=0)
-    if planned is not None and last < planned:
+    if planned is not None and 0 < last < planned:
         yield f"it ended at step {last:g} of {planned}: fmtkit train CONFIG --resume continues it"
