@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fmtkit.inspection.origins import Origins
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -52,6 +53,8 @@ class Masked:
     windows: tuple[Span, ...] = ()
     """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()
+    origins: Origins | None = None
+    """Where each token comes from; None where it was not asked for."""
 
     @property
     def why(self) -> str:
