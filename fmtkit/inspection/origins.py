@@ -1,4 +1,4 @@
-"""Where each token of a sequence comes from: which message, which part of it or the template, and what it is."""
+"""Where each token of a sequence comes from: which message and part of it, or the template; and what it is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -50,7 +50,7 @@ class Origins:
     roles: tuple[str, ...]
     """The role of each message."""
     by: str = "trace"
-    """How it is known: `trace` or `marks` of the template, `columns` of text or tokens, `spans` of replies."""
+    """How it is known: by a `trace` or by `marks` in the template, by `columns`, or by `spans` of replies."""
     blocks: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Which tokens are empty blocks for reasoning, in a content too; empty where there are none."""
 
