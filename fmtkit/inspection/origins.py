@@ -1,4 +1,4 @@
-"""Where each token of a sequence comes from: which message and part of it, or the template; and what it is."""
+"""Where each token of a sequence comes from: which message and part, or the template; and what it is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

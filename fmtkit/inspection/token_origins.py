@@ -1,7 +1,7 @@
-"""Finds the origin of each token: in conversations by what the template writes, else by the columns of a row."""
+"""Finds the origin of each token: of a conversation by what its template writes, else by its columns."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ from fmtkit.inspection.origins import (
 from fmtkit.inspection.text_masks import is_prerendered
 from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 from fmtkit.rendering.text_origins import Piece, written_text
-from fmtkit.rendering.turn_spans import reply_spans
+from fmtkit.rendering.turn_spans import begun
 from fmtkit.tokenizers.tokens import Tokenizer
 
 EMPTY_BLOCK = re.compile(r"<([\w|]+)>\s*</\1>\s*")
@@ -140,22 +140,31 @@ def origins_of(
         pieces = [Piece(*span, number, "content") for number, span in spans.items()]
     text = _Text(one, messages, tokenizer, template, spans)
     text.take(pieces, asks=asks)
-    origins = text.origins(found.by if found else "spans")
-    return origins
+    return text.origins(found.by if found else "spans")
 
 
 def _spans(
     template: RowTemplate, messages: list[Message], tools: str | None, text: str
 ) -> dict[int, Span]:
-    """Return the spans of the assistant's turns by message; none where they are not found."""
+    """Return the spans of the assistant's turns by message, of those of which marks or beginnings say it."""
     replies = [number for number, m in enumerate(messages) if m["role"] == "assistant"]
-    try:
-        written, spans = reply_spans(template, messages, tools)
-    except TemplateError:
+    if template.has_generation:
+        try:
+            written, spans = template.render_spans(messages, tools)
+        except TemplateError:
+            return {}
+        if written == text and len(spans) == len(replies):
+            return dict(zip(replies, spans, strict=True))
         return {}
-    if written != text or len(spans) != len(replies):
-        return {}
-    return dict(zip(replies, spans, strict=True))
+    found = {}
+    for number in replies:
+        start = begun(template, messages[:number], tools, asks=True)
+        end = begun(template, messages[: number + 1], tools, asks=False)
+        if start is None or end is None or len(end) <= len(start):
+            continue
+        if text.startswith(start) and text.startswith(end):
+            found[number] = (len(start), len(end))
+    return found
 
 
 @dataclass
@@ -186,12 +195,21 @@ class _Text:
             if number in known and place[1] > place[0]
         ]
 
+    @cached_property
+    def prompt(self) -> str:
+        """Return the generation prompt; an empty text if the template changes a text to write it."""
+        asked: list[Message] = [{"role": "user", "content": "x"}]
+        bare, whole = (begun(self.template, asked, None, asks=asks) for asks in (False, True))
+        is_added = bare is not None and whole is not None and whole.startswith(bare)
+        return whole[len(bare) :] if is_added and whole is not None and bare is not None else ""
+
     def fill(self, start: int, end: int, kind: int, turn: int) -> None:
         """Say of characters that the template wrote what they are."""
         self.kinds[start:end], self.turns[start:end] = kind, turn
 
     def take(self, pieces: Sequence[Piece], *, asks: bool) -> None:
         """Say of every character what wrote it: of pieces the messages, between them the template."""
+        pieces = list(_in_turns(pieces))
         for piece in pieces:
             kind = _KIND_OF.get(piece.wrote, HEADER)
             stretch = slice(piece.start, piece.end)
@@ -219,6 +237,8 @@ class _Text:
     def _within(self, left: Piece, right: Piece) -> None:
         """Say what the template writes between two texts of one message."""
         ahead = REASONING if left.wrote == "reasoning" else _KIND_OF.get(right.wrote, HEADER)
+        if right.wrote == "tools" and left.wrote != "tools":
+            ahead = TEMPLATE
         self._written(left.end, right.start, ahead, left.message)
 
     def _written(self, start: int, end: int, kind: int, turn: int) -> None:
@@ -297,8 +317,11 @@ class _Text:
         if not self._replies(turn):
             self._beginning(start, end, HEADER, turn, before)
             return
-        inside = self.spans[turn][0] if turn in self.spans else end
-        inside = min(max(inside, start), end)
+        if turn in self.spans:
+            inside = min(max(self.spans[turn][0], start), end)
+        else:
+            at = self.text.rfind(self.prompt, start, end) if self.prompt else -1
+            inside = end if at < 0 else at + len(self.prompt)
         self._beginning(start, inside, GENERATION_PROMPT, turn, before)
         self._written(inside, end, _KIND_OF.get(right.wrote, CONTENT), turn)
 
@@ -348,6 +371,14 @@ class _Text:
             by,
             blocks if blocks.any() else np.zeros(0, np.bool_),
         )
+
+
+def _in_turns(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Put tools into the turn in which the template writes them: into that of a system prompt before them."""
+    turn = OUTSIDE
+    for piece in pieces:
+        turn = piece.message if piece.wrote != "tools" else turn
+        yield replace(piece, message=turn)
 
 
 def counts_of(one: Masked) -> dict[str, tuple[int, int]]:

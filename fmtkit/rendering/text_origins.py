@@ -5,7 +5,7 @@ trace (contents in parts, calls of an odd form, a template that cannot be traced
 symbols and rendered once more. Either is used only if it gives the very text, with the texts filled in.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ from fmtkit.rendering.unknowns import (
     symbolic,
 )
 
+By = Literal["trace", "marks"]
 Wrote = Literal["content", "reasoning", "tool_call", "tools", "name"]
 BY_KEY: Mapping[str, Wrote] = {
     "content": "content",
@@ -66,7 +67,7 @@ class WrittenText:
     """What wrote a rendered text: the stretches in order; the template wrote the others."""
 
     pieces: tuple[Piece, ...]
-    by: Literal["trace", "marks"]
+    by: By
 
 
 def written_text(
@@ -79,7 +80,7 @@ def written_text(
 ) -> WrittenText | None:
     """Return what wrote `text`, which the template made of messages; None where nothing says so."""
     for source in _sources(template):
-        for by, find in (("trace", _traced), ("marks", _marked)):
+        for by, find in _WAYS.items():
             found = find(source, messages, tools, generation_prompt=generation_prompt)
             pieces = None if found is None else _pieces(*found, text)
             if pieces is not None:
@@ -172,6 +173,9 @@ def _with_symbols(message: Message, number: int, texts: dict[Slot, str]) -> dict
             for place, part in enumerate(content)
         ]
     return made
+
+
+_WAYS: Mapping[By, Callable[..., Found | None]] = {"trace": _traced, "marks": _marked}
 
 
 def _pieces(
