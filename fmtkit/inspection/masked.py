@@ -53,6 +53,8 @@ class Masked:
     windows: tuple[Span, ...] = ()
     """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()
+    replies: tuple[Span, ...] = ()
+    """Where the template marks the replies in `text`, in characters, if the mask follows from that."""
     origins: Origins | None = None
     """Where each token comes from; None where it was not asked for."""
 

@@ -132,8 +132,8 @@ def origins_of(
 
     `asks` says that it ends with the generation prompt.
     """
-    spans = _spans(template, messages, tools, one.text) if not asks else {}
     found = written_text(template, messages, tools, one.text, generation_prompt=asks)
+    spans = {} if asks else _spans(one, messages, tools, template, is_traced=found is not None)
     pieces: Sequence[Piece] = found.pieces if found else ()
     if found is None:
         # What is known without a trace: the replies, as far as they can be found.
@@ -144,17 +144,28 @@ def origins_of(
 
 
 def _spans(
-    template: RowTemplate, messages: list[Message], tools: str | None, text: str
+    one: Masked,
+    messages: list[Message],
+    tools: str | None,
+    template: RowTemplate,
+    *,
+    is_traced: bool,
 ) -> dict[int, Span]:
     """Return the spans of the assistant's turns by message, of those of which marks or beginnings say it."""
     replies = [number for number, m in enumerate(messages) if m["role"] == "assistant"]
-    if template.has_generation:
+    spans: Sequence[Span] = one.replies
+    if not spans and template.spans_source == template.template.source and template.has_generation:
         try:
             written, spans = template.render_spans(messages, tools)
         except TemplateError:
-            return {}
-        if written == text and len(spans) == len(replies):
-            return dict(zip(replies, spans, strict=True))
+            written = ""
+        spans = spans if written == one.text else ()
+    if len(spans) == len(replies):
+        return dict(zip(replies, spans, strict=True))
+    # Where a reply begins follows from the generation prompt, and where it ends from its end token: only that
+    # of a turn with calls may not be the first control token after its texts.
+    calls = any(messages[number].get("tool_calls") for number in replies)
+    if is_traced and template.generation_prompt and not calls:
         return {}
     found = {}
     for number in replies:
@@ -162,7 +173,7 @@ def _spans(
         end = begun(template, messages[: number + 1], tools, asks=False)
         if start is None or end is None or len(end) <= len(start):
             continue
-        if text.startswith(start) and text.startswith(end):
+        if one.text.startswith(start) and one.text.startswith(end):
             found[number] = (len(start), len(end))
     return found
 
@@ -195,14 +206,6 @@ class _Text:
             if number in known and place[1] > place[0]
         ]
 
-    @cached_property
-    def prompt(self) -> str:
-        """Return the generation prompt; an empty text if the template changes a text to write it."""
-        asked: list[Message] = [{"role": "user", "content": "x"}]
-        bare, whole = (begun(self.template, asked, None, asks=asks) for asks in (False, True))
-        is_added = bare is not None and whole is not None and whole.startswith(bare)
-        return whole[len(bare) :] if is_added and whole is not None and bare is not None else ""
-
     def fill(self, start: int, end: int, kind: int, turn: int) -> None:
         """Say of characters that the template wrote what they are."""
         self.kinds[start:end], self.turns[start:end] = kind, turn
@@ -218,7 +221,9 @@ class _Text:
             if kind == CONTENT and self._replies(piece.message):
                 self._mark_empty(piece.start, piece.end)
         ends = [None, *pieces]
-        for left, right in zip(ends, [*pieces, None], strict=True):
+        gaps = list(zip(ends, [*pieces, None], strict=True))
+        # What is before the first text comes last: how turns end is known by then.
+        for left, right in [*gaps[1:], gaps[0]]:
             start = left.end if left else 0
             end = right.start if right else len(self.text)
             if left and right and left.message == right.message:
@@ -317,11 +322,12 @@ class _Text:
         if not self._replies(turn):
             self._beginning(start, end, HEADER, turn, before)
             return
-        if turn in self.spans:
-            inside = min(max(self.spans[turn][0], start), end)
+        prompt = self.template.generation_prompt
+        at = self.text.rfind(prompt, start, end) if prompt else -1
+        if at >= 0:
+            inside = at + len(prompt)
         else:
-            at = self.text.rfind(self.prompt, start, end) if self.prompt else -1
-            inside = end if at < 0 else at + len(self.prompt)
+            inside = min(max(self.spans[turn][0], start), end) if turn in self.spans else end
         self._beginning(start, inside, GENERATION_PROMPT, turn, before)
         self._written(inside, end, _KIND_OF.get(right.wrote, CONTENT), turn)
 
