@@ -17,7 +17,6 @@ from fmtkit.inspection.origins import (
     END,
     GENERATION_PROMPT,
     HEADER,
-    KINDS,
     OUTSIDE,
     PAD_IMAGE,
     REASONING,
@@ -50,8 +49,10 @@ def with_origins(
     template: RowTemplate | None,
 ) -> tuple[Masked, ...]:
     """Return the sequences that `mask_row` made of a row, each with the origins of its tokens."""
+    made = [(one, _origins(one, row, table, tokenizer, template)) for one in masked]
     return tuple(
-        replace(one, origins=_origins(one, row, table, tokenizer, template)) for one in masked
+        replace(one, origins=o, notes=(*one.notes, *((UNKNOWN,) if o.by == "spans" else ())))
+        for one, o in made
     )
 
 
@@ -387,16 +388,13 @@ def _in_turns(pieces: Sequence[Piece]) -> Iterator[Piece]:
         yield replace(piece, message=turn)
 
 
-def counts_of(one: Masked) -> dict[str, tuple[int, int]]:
-    """Count the tokens of each kind, and how many of them are trained on."""
-    assert one.origins is not None
-    every = np.bincount(one.origins.kinds, minlength=len(KINDS))
-    trained = np.bincount(one.origins.kinds[one.trained], minlength=len(KINDS))
-    return {name: (int(n), int(t)) for name, n, t in zip(KINDS, every, trained, strict=True) if n}
+_TEMPLATES_OWN = (TEMPLATE, HEADER, GENERATION_PROMPT)
+"""Kinds that a template writes by itself, in replies too, and that no model learns to write."""
 
 
 def never_sampled(one: Masked) -> Bools:
-    """Return which trained tokens of replies a model does not write when it is asked."""
+    """Return which trained tokens only a template writes: a model that is asked never does."""
     assert one.origins is not None
-    found: Bools = one.trained & ~one.origins.sampled & (one.origins.kinds != PAD_IMAGE)
+    own = np.isin(one.origins.kinds, _TEMPLATES_OWN) & one.origins.by_template
+    found: Bools = one.trained & own
     return found

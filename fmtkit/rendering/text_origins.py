@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fmtkit.columns import thinking
 from fmtkit.core.errors import TemplateError
-from fmtkit.core.message_keys import for_template
+from fmtkit.core.message_keys import SPOKEN, for_template
 from fmtkit.core.tables import WIDE_MESSAGE
 from fmtkit.rendering.batch_answers import Rows
 from fmtkit.rendering.content_parts import in_form
@@ -43,7 +43,7 @@ from fmtkit.rendering.unknowns import (
 By = Literal["trace", "marks"]
 Wrote = Literal["content", "reasoning", "tool_call", "tools", "name"]
 BY_KEY: Mapping[str, Wrote] = {
-    "content": "content",
+    **dict.fromkeys(SPOKEN, "content"),
     "reasoning_content": "reasoning",
     TOOL: "tools",
 }
@@ -161,13 +161,11 @@ def _with_symbols(message: Message, number: int, texts: dict[Slot, str]) -> dict
         return text[:at] + chr(FIRST + len(texts) - 1) + text[at + len(core) :]
 
     made = dict(message)
-    if isinstance(made.get("reasoning_content"), str):
-        slot = Slot(0, number, "reasoning_content")
-        made["reasoning_content"] = symbol(slot, made["reasoning_content"])
+    for key in SPOKEN:
+        if isinstance(made.get(key), str):
+            made[key] = symbol(Slot(0, number, key), made[key])
     content = made.get("content")
-    if isinstance(content, str):
-        made["content"] = symbol(Slot(0, number, "content"), content)
-    elif isinstance(content, list):
+    if isinstance(content, list):
         made["content"] = [
             text_part(symbol(part_slot(0, number, place), part["text"])) if "text" in part else part
             for place, part in enumerate(content)
