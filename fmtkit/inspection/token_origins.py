@@ -133,7 +133,9 @@ def origins_of(
 
     `asks` says that it ends with the generation prompt.
     """
-    found = written_text(template, messages, tools, one.text, generation_prompt=asks)
+    found = written_text(
+        template, messages, tools, one.text, generation_prompt=asks, is_marked=bool(one.replies)
+    )
     spans = {} if asks else _spans(one, messages, tools, template, is_traced=found is not None)
     pieces: Sequence[Piece] = found.pieces if found else ()
     if found is None:

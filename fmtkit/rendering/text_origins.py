@@ -7,9 +7,9 @@ symbols and rendered once more. Either is used only if it gives the very text, w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from fmtkit.columns import thinking
@@ -18,14 +18,14 @@ from fmtkit.core.message_keys import SPOKEN, for_template
 from fmtkit.core.tables import WIDE_MESSAGE
 from fmtkit.rendering.batch_answers import Rows
 from fmtkit.rendering.content_parts import in_form
-from fmtkit.rendering.decision_tree import walk
+from fmtkit.rendering.decision_tree import follow
 from fmtkit.rendering.dialog_columns import Batch, dialog_column, signature
 from fmtkit.rendering.jinja_environment import text_part, write_json
 from fmtkit.rendering.render_plan import Plan
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.rendering.survival import part_slot
 from fmtkit.rendering.traced_rows import Compiled
-from fmtkit.rendering.tracing import Leaf, Request
+from fmtkit.rendering.tracing import Request
 from fmtkit.rendering.unknowns import (
     ANY_SYMBOL,
     FIRST,
@@ -77,9 +77,14 @@ def written_text(
     text: str,
     *,
     generation_prompt: bool = False,
+    is_marked: bool = False,
 ) -> WrittenText | None:
-    """Return what wrote `text`, which the template made of messages; None where nothing says so."""
-    for source in _sources(template):
+    """Return what wrote `text`, which the template made of messages; None where nothing says so.
+
+    `is_marked`: it was written with marks, so by the variant for training if there is one.
+    """
+    sources = list(_sources(template))
+    for source in reversed(sources) if is_marked else sources:
         for by, find in _WAYS.items():
             found = find(source, messages, tools, generation_prompt=generation_prompt)
             pieces = None if found is None else _pieces(*found, text)
@@ -111,17 +116,16 @@ def _traced(
     if dialog.with_odd_calls()[0]:
         return None
     batch = Batch([dialog], None if tools is None else pa.array([tools]))
-    plan, chosen = Plan(generation_prompt=generation_prompt), np.zeros(1, np.int64)
+    plan = Plan(generation_prompt=generation_prompt)
     for parts in (batch.parts, batch.parts_with_known_tools):
-        rows, shapes = Rows(parts), signature(parts, 0)
+        texts, shapes = Rows(parts).every_text(0), signature(parts, 0)
+        trace = partial(compiled.engine.trace, shapes, plan.views, texts)
         tree = compiled.tree(plan, shapes)
-
-        def trace(row: int, rows: Rows = rows, shapes: Any = shapes) -> Leaf | None:
-            return compiled.engine.trace(shapes, plan.views, rows.every_text(row))
-
-        leaf = trace(0) if tree is None else next(iter(walk(tree, rows, chosen, trace))).leaf
+        leaf = trace() if tree is None else follow(tree, texts, trace)
         if leaf is not None and isinstance(leaf.outputs[0], str):
-            return leaf.outputs[0], leaf.unknowns, rows.every_text(0)
+            return leaf.outputs[0], leaf.unknowns, texts
+        if tools is None:
+            break
     return None
 
 
