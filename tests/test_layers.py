@@ -114,7 +114,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
-    ("locking",),
+    ("browsing", "locking"),
     ("runners",),
     ("commands",),
 ]

@@ -21,7 +21,7 @@ from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
 from fmtkit.inspection.box_columns import Objects
 from fmtkit.inspection.cutting import CuttingTally
 from fmtkit.inspection.dialog_shapes import DialogShapes
-from fmtkit.inspection.findings import Findings
+from fmtkit.inspection.findings import EXAMPLES, Findings
 from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masking import USUAL, Masking
@@ -95,6 +95,8 @@ class Viewer:
     """How the tokens of images are counted; None where they are not."""
     observer: RowObserver | None = None
     """What else looks at every row."""
+    named_rows: int = EXAMPLES
+    """How many rows a finding names."""
 
     def empty(self) -> RowStatistics:
         """Return the statistics of no row."""
@@ -102,7 +104,8 @@ class Viewer:
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.ladder) if self.tokenizer and self.ladder else None
         observed = self.observer.empty() if self.observer is not None else None
-        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting, observed=observed)
+        findings = Findings(tokens, self.named_rows)
+        return RowStatistics(findings, cutting=cutting, observed=observed)
 
     def view(
         self,

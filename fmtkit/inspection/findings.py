@@ -64,6 +64,8 @@ class Findings:
     """Collect what is found in batch after batch."""
 
     control_tokens: tuple[str, ...] = ()
+    named_rows: int = EXAMPLES
+    """How many rows a finding names."""
     rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[int]] = field(default_factory=dict)
@@ -102,7 +104,9 @@ class Findings:
         for code, count in other.counts.items():
             self.counts[code] = self.counts.get(code, 0) + count
             known = self.examples.setdefault(code, [])
-            known.extend(row + first for row in other.examples[code][: EXAMPLES - len(known)])
+            known.extend(
+                row + first for row in other.examples[code][: self.named_rows - len(known)]
+            )
         for mine, its in (
             (self.labels, other.labels),
             (self.tools, other.tools),
@@ -116,10 +120,10 @@ class Findings:
             self.longer[name] = self.longer.get(name, 0) + value
         for place, count in other.secrets.items():
             self.secrets[place] = self.secrets.get(place, 0) + count
-        room = EXAMPLES - len(self.first_without_tools)
+        room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
         for has, mine_first in self.first_thinking.items():
-            its_first = other.first_thinking[has][: EXAMPLES - len(mine_first)]
+            its_first = other.first_thinking[has][: self.named_rows - len(mine_first)]
             mine_first.extend(row + first for row in its_first)
         self.fingerprints.absorb(other.fingerprints, first)
 
@@ -135,7 +139,7 @@ class Findings:
         """Add rows of a finding that another check made."""
         self.counts[code] = self.counts.get(code, 0) + len(rows)
         known = self.examples.setdefault(code, [])
-        known.extend(rows[: EXAMPLES - len(known)].tolist())
+        known.extend(rows[: self.named_rows - len(known)].tolist())
 
     def _note_where(self, code: str, rows: Ints, where: Bools) -> None:
         if where.any():
@@ -203,7 +207,7 @@ class Findings:
         has = pc.is_valid(table["tools"].combine_chunks()).to_numpy(zero_copy_only=False)
         self.tools[True] += int(has.sum())
         self.tools[False] += int((~has).sum())
-        room = EXAMPLES - len(self.first_without_tools)
+        room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(rows[~has][:room].tolist())
 
     def add_unthought(self, replies: Sequence[tuple[int, bool]], rows: Ints) -> None:
@@ -221,7 +225,7 @@ class Findings:
         for has, found in ((True, thinks), (False, replying & ~thinks)):
             self.thinking[has] += int(found.sum())
             known = self.first_thinking[has]
-            known.extend(rows[found][: EXAMPLES - len(known)].tolist())
+            known.extend(rows[found][: self.named_rows - len(known)].tolist())
 
     def _add_secrets(self, found: Bools, counts: secret_texts.Found, rows: Ints) -> None:
         self._note_where("secrets", rows, found)
@@ -241,7 +245,7 @@ class Findings:
         ]
         for code, rows in (("duplicate_rows", copies), ("prompt_in_splits", shared)):
             if len(rows):
-                found.append(self._finding(code, len(rows), rows[:EXAMPLES].tolist()))
+                found.append(self._finding(code, len(rows), rows[: self.named_rows].tolist()))
         if self.tools[True] and self.tools[False]:
             without = self.tools[False]
             found.append(self._finding("tools_not_uniform", without, self.first_without_tools))

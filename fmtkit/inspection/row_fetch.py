@@ -207,13 +207,13 @@ class RowsOfPart:
             records = wanted.rows.get(number)
             if records is not None:
                 pieces = pipeline.process(self.job, source, number, block)
-                found += _of_pieces(pieces, number, records)
+                found += rows_of_pieces(pieces, number, records)
             if number == last:
                 break
         return found
 
 
-def _of_pieces(
+def rows_of_pieces(
     pieces: Iterable[pipeline.Piece], block: int, records: Sequence[int]
 ) -> Iterator[RowFound]:
     """Yield what some records of a block became; a record that made several rows, the first of them."""
