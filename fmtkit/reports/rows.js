@@ -77,7 +77,7 @@ function rowView({ detail, limit }) {
     boundaries.checked = !whole;
     const jump = () => { for (const mark of detail.querySelectorAll(".sides .t:first-of-type, .sides span:not(.t) + .t")) { mark.scrollIntoView({ block: "center" }); return; } };
     return h("div", { class: "legend" },
-      h("span", { class: "text tokens" }, kinds.length ? [h("span", {}, "trained: "), kinds.map((kind) => h("span", { class: `t k-${kind}` }, KIND_WORDS[kind]))] : h("span", { class: "t" }, "trained"), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit() !== null ? h("span", { class: "over" }, "cut off") : null),
+      h("span", { class: "text tokens" }, ...(kinds.length ? [h("span", {}, "trained: "), ...kinds.map((kind) => h("span", { class: `t k-${kind}` }, KIND_WORDS[kind]))] : [h("span", { class: "t" }, "trained")]), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit() !== null ? h("span", { class: "over" }, "cut off") : null),
       h("label", {}, boundaries, " token boundaries "),
       h("button", { type: "button", onclick: jump }, "Go to what is trained"));
   }
