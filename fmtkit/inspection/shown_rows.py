@@ -129,6 +129,8 @@ class RowViewer:
         if row.get(IMAGES) is not None:
             row = _in_parts(row)
         masked = mask_row(row, self.table, self.tokenizer, self.template, self.masking)
+        if masked and masked[0].origins is not None:
+            return masked
         return with_origins(masked, row, self.table, self.tokenizer, self.template)
 
 

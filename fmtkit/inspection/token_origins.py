@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fmtkit.columns import thinking
 from fmtkit.core.errors import TemplateError
+from fmtkit.core.message_keys import REASONING_KEYS
 from fmtkit.inspection.dialog_checks import THINKING
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.origins import (
@@ -31,6 +33,7 @@ from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 from fmtkit.rendering.text_origins import Piece, written_text
 from fmtkit.rendering.turn_spans import begun
 from fmtkit.tokenizers.tokens import Tokenizer
+from fmtkit.tokenizers.turn_rule import OriginRule
 
 EMPTY_BLOCK = re.compile(r"<([\w|]+)>\s*</\1>\s*")
 """An empty block for reasoning, with the white space after it."""
@@ -388,6 +391,66 @@ def _in_turns(pieces: Sequence[Piece]) -> Iterator[Piece]:
     for piece in pieces:
         turn = piece.message if piece.wrote != "tools" else turn
         yield replace(piece, message=turn)
+
+
+def by_origin(
+    masked: Sequence[Masked],
+    rule: OriginRule,
+    row: Mapping[str, Any],
+    table: str,
+    tokenizer: Tokenizer,
+    template: RowTemplate | None,
+) -> tuple[Masked, ...]:
+    """Return sequences without the trained tokens that a rule leaves out.
+
+    Raises TemplateError where it is not known what the template wrote, or if it has left out reasoning of a
+    reply that is to be kept.
+    """
+    made = with_origins(masked, row, table, tokenizer, template)
+    for one in made:
+        _leave_out(one, rule, row)
+    return made
+
+
+def _leave_out(one: Masked, rule: OriginRule, row: Mapping[str, Any]) -> None:
+    origins = one.origins
+    assert origins is not None
+    if origins.by == "spans":
+        raise TemplateError(
+            "which tokens the template wrote is not known, so they cannot be left out: it cannot be traced; "
+            "leave out mask_template_tokens, ignore_empty_think and keep_reasoning, or take another template"
+        )
+    if rule.mask_template_tokens:
+        one.trained[never_sampled(one)] = False
+    if rule.ignore_empty_think and len(origins.blocks):
+        one.trained[origins.blocks] = False
+    reasoning = origins.kinds == REASONING
+    if rule.keep_reasoning == "last" and origins.of_replies.any():
+        last = origins.messages[origins.of_replies].max()
+        one.trained[reasoning & (origins.messages != last)] = False
+    if rule.keep_reasoning == "all":
+        kept = {*origins.messages[reasoning & ~origins.by_template].tolist()}
+        messages = [
+            *(row.get("messages") or row.get("prompt") or ()),
+            *(row.get("completion") or ()),
+        ]
+        lost = [n for n, message in enumerate(messages) if _thinks(message) and n not in kept]
+        if lost:
+            raise TemplateError(
+                f"keep_reasoning: all, but the template leaves out the reasoning of messages[{lost[0]}]; "
+                "take a template that keeps it, or leave keep_reasoning out"
+            )
+
+
+def _thinks(message: object) -> bool:
+    """Return whether a message is a reply with reasoning, beside its content or in it."""
+    if not isinstance(message, Mapping) or message.get("role") != "assistant":
+        return False
+    content = message.get("content")
+    said = content if isinstance(content, str) else ""
+    inside = (said[start:end] for start, end in thinking.blocks(said))
+    within = any(not EMPTY_BLOCK.fullmatch(block) for block in inside)
+    return bool((message.get(REASONING_KEYS[0]) or "").strip()) or within
 
 
 _TEMPLATES_OWN = (TEMPLATE, HEADER, GENERATION_PROMPT)
