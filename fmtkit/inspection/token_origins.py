@@ -1,7 +1,7 @@
 """Finds the origin of each token: of a conversation by what its template writes, else by its columns."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -224,8 +224,8 @@ class _Text:
             stretch = slice(piece.start, piece.end)
             self.kinds[stretch], self.turns[stretch] = kind, piece.message
             self.parts[stretch] = piece.part
-            if kind == CONTENT and self._replies(piece.message):
-                self._mark_empty(piece.start, piece.end)
+        for start, end in _joined(piece for piece in pieces if self._replies(piece.message)):
+            self.empty += [block.span() for block in EMPTY_BLOCK.finditer(self.text, start, end)]
         ends = [None, *pieces]
         gaps = list(zip(ends, [*pieces, None], strict=True))
         # What is before the first text comes last: how turns end is known by then.
@@ -240,10 +240,6 @@ class _Text:
 
     def _replies(self, number: int) -> bool:
         return number >= 0 and self.messages[number]["role"] == "assistant"
-
-    def _mark_empty(self, start: int, end: int) -> None:
-        blocks = EMPTY_BLOCK.finditer(self.text, start, end)
-        self.empty += [block.span() for block in blocks]
 
     def _within(self, left: Piece, right: Piece) -> None:
         """Say what the template writes between two texts of one message."""
@@ -391,6 +387,17 @@ def _in_turns(pieces: Sequence[Piece]) -> Iterator[Piece]:
     for piece in pieces:
         turn = piece.message if piece.wrote != "tools" else turn
         yield replace(piece, message=turn)
+
+
+def _joined(pieces: Iterable[Piece]) -> list[Span]:
+    """Return where pieces are, those that touch as one."""
+    found: list[Span] = []
+    for piece in pieces:
+        if found and found[-1][1] == piece.start:
+            found[-1] = (found[-1][0], piece.end)
+        else:
+            found.append((piece.start, piece.end))
+    return found
 
 
 def by_origin(
