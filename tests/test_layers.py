@@ -245,6 +245,7 @@ def test_nothing_but_training_and_runners_imports_training():
         for name in (
             "options",
             "arguments",
+            "data_classes",
             "errors",
             "credentials",
             "urls",

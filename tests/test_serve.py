@@ -21,6 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fixture_cases import cases, job_of
+from image_samples import png
 
 from fmtkit.browsing import row_book
 from fmtkit.browsing.row_lengths import characters
@@ -315,6 +316,27 @@ def test_the_page_may_ask_its_server_and_nothing_else(tmp_path):
         assert headers["Referrer-Policy"] == "no-referrer"
 
 
+def test_images_are_small_copies_beside_their_texts(tmp_path):
+    pytest.importorskip("PIL")
+    (tmp_path / "a.png").write_bytes(png(64, 48))
+    row = {
+        "messages": [
+            {"role": "user", "content": "<image>What is it?"},
+            {"role": "assistant", "content": "Noise."},
+        ],
+        "images": ["a.png"],
+    }
+    path = tmp_path / "images.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with served(str(path), type="openai") as client:
+        found = client.ask("row", row=0)["row"]
+        [[label, copy]] = found["images"]
+        assert label == "image 64x48 png"
+        assert copy.startswith("data:image/")
+        assert len(found["sides"][0]["images"]) == 1
+        assert client.ask("rows")["rows"][0][4] == "What is it?"
+
+
 def test_secrets_are_hidden(tmp_path):
     path = tmp_path / "pairs.jsonl"
     token = "hf_" + "aB3dE9xYzK" * 4
@@ -402,6 +424,7 @@ def test_the_command_prints_its_address_and_ends_by_ctrl_c(tmp_path):
         (["--serve", "--json"], "--serve shows rows and makes no survey: leave --json out"),
         (["--port", "80"], "--port is that of --serve, which is not given"),
         (["--serve", "--type", "alpaca"], "type alpaca needs column instruction"),
+        (["--serve", "--where", "question = 'none of them'"], "no type fits"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(tmp_path, arguments, said):

@@ -8,7 +8,7 @@ what Parquet's footer says. That index is all that is kept; a few blocks of rows
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from fmtkit.converting import pipeline
 from fmtkit.converting.pipeline import Piece
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.first_pass import BlockViewer, finding_of
 from fmtkit.inspection.reading import Reading
 from fmtkit.inspection.row_fetch import Fetched, rows_of_pieces

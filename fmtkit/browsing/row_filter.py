@@ -1,7 +1,6 @@
-"""Which rows a page shows: by their finding, by who speaks in them, by a text and by their length."""
+"""Which rows a page shows: by their finding, a role, a text and their length."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from fmtkit.browsing.row_book import Looked
 from fmtkit.browsing.row_lengths import characters
+from fmtkit.core.data_classes import dataclass
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -6,13 +6,14 @@ page asks again.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from fmtkit.browsing.row_book import Book, Looked
 from fmtkit.browsing.row_filter import RowFilter
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.inspection.reading import Reading
 from fmtkit.inspection.shown_rows import ShownRow

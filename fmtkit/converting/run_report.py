@@ -1,7 +1,6 @@
 """The report of a run: what was read, what became of every row, what was written."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -12,6 +11,7 @@ from fmtkit.converting.report_text import report_parts
 from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS, found_among
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.text_parts import written
 
 Value = TypeVar("Value")

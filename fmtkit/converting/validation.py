@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from fmtkit.converting.task_work import (
 from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject, found_among
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import is_carried

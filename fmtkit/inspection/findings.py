@@ -5,13 +5,14 @@ rows is kept, and the numbers of the first ones; many fingerprints go to disk.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SPOKEN
 from fmtkit.core.tables import DIALOG_COLUMNS, has_images

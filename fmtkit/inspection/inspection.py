@@ -6,7 +6,7 @@ converts only the blocks they are in.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fmtkit.converting import certainty, detection
@@ -14,6 +14,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.rendered_texts import rendered_as
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import beginning
 from fmtkit.inspection import rendered_text
 from fmtkit.inspection.collector import RowStatistics

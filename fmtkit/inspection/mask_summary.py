@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.findings import EXAMPLES, Finding
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.origins import END, KINDS

@@ -1,10 +1,12 @@
 """Where each token of a sequence comes from: which message and part, or the template; and what it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from fmtkit.core.data_classes import dataclass
 
 KINDS = (
     "content",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fmtkit.columns.documents import Untokenized
@@ -14,6 +14,7 @@ from fmtkit.converting.ignoring import selected, without
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.suggestions import methods_for
 from fmtkit.converting.task_work import check_places
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.core.tables import carried
 from fmtkit.counting.visual_counts import visual_counter
@@ -119,6 +120,7 @@ def reading_of(
         tuple(sorted(set(options.max_length))) or (LADDER if observer is None else ()),
         _stride(opened, options.sample),
         masking,
+        masking.text_ends(job.table.name()),
         observer=observer,
     )
     if job.images is not None and tokenizer is not None and options.tokenizer:

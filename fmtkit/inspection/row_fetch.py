@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fmtkit.converting.preparation import Job
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import PART_SHIFT, Task, can_travel
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.shown_rows import Place
 from fmtkit.sources.parts import blocks_of_part, parts_of
 

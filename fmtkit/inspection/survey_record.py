@@ -4,7 +4,7 @@ fmtkit.inspection.inspection makes one; fmtkit.reports shows it on a terminal, a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -12,6 +12,7 @@ from fmtkit.converting.other_commands import Reading
 from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import found_among
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted, one_line
 from fmtkit.core.secret_keys import hidden
 from fmtkit.core.text_parts import INDENT, LEFT, Columns, Line, Part, written

@@ -6,13 +6,13 @@ symbols and rendered once more. Either is used only if it gives the very text, w
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from fmtkit.columns import thinking
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.message_keys import SPOKEN, for_template
 from fmtkit.core.tables import WIDE_MESSAGE

@@ -7,13 +7,13 @@ loaded with the page.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
+from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
 from fmtkit.inspection.row_fetch import RowFetch

@@ -4,11 +4,11 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.secret_keys import beginning
 from fmtkit.inspection.origins import KINDS

@@ -4,10 +4,11 @@ Where a part ends depends on the source alone, so that any number of workers rea
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 
 PART_BYTES = 96 << 20

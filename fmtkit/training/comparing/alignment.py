@@ -6,13 +6,13 @@ then those that have the most words in common. The rest are on one side only.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.comparing.spool import Hashes, Row, Spool
 
 Numbers = npt.NDArray[np.int64]

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.comparing.spool import Row
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.tokenizers.turn_rule import AS_MASKED, KEPT, OriginRule
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """Answers of a causal model to one prompt, and the tokens that end them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from fmtkit.core.data_classes import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
-from fmtkit.core.tables import written
+from fmtkit.core.tables import STEP_SEPARATOR, written
 from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
@@ -245,15 +246,15 @@ def _is_plain(trained: TrainedModel) -> bool:
 
 def _begun(trained: TrainedModel, tokenizer: Any, text: str) -> list[int]:
     """Return the ids of a prompt of text, with the BOS that it had in the training."""
+    from fmtkit.core.runner import text_ends_of
     from fmtkit.tokenizers.text_ends import begun
     from fmtkit.training.building import build
     from fmtkit.training.data.tokenized_rows import adapted
 
     assert trained.job is not None
-    runner = build.runner_of(trained.job)
-    return begun(
-        text, adapted(tokenizer), "text" if "Prompt" in runner.tables else runner.text_ends
-    )
+    tables = build.runner_of(trained.job).tables
+    ends = text_ends_of(trained.job.method, "Prompt" if "Prompt" in tables else "")
+    return begun(text, adapted(tokenizer), ends)
 
 
 def _context(tokenizer: Any, messages: Any, tools: Any = None) -> list[int]:
@@ -325,7 +326,8 @@ def _encoding(
         text = tokenizer.chat_template
         template = RowTemplate(template_sources.recognised("template", text, own.special_tokens))
     type_options = trained.job.settings.get("type_options")
-    separator = type_options.get("step_separator", "\n") if isinstance(type_options, dict) else "\n"
+    given = type_options if isinstance(type_options, dict) else {}
+    separator = given.get("step_separator", STEP_SEPARATOR)
     method = trained.job.method if kind != "answers" else None
     masking = Masking(method, step_separator=str(separator))
 
