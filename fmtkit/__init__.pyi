@@ -77,6 +77,9 @@ def check(
     max_length: int | Sequence[int] = ...,
     assistant_only: bool = ...,
     train_on_inputs: bool = ...,
+    mask_template_tokens: bool = ...,
+    ignore_empty_think: bool = ...,
+    keep_reasoning: Literal["last", "all"] | None = ...,
     ebft: Mapping[str, Any] = ...,
 ) -> Check: ...
 
@@ -163,6 +166,9 @@ def inspect(
     rows: int | Sequence[int] = ...,
     assistant_only: bool = ...,
     train_on_inputs: bool = ...,
+    mask_template_tokens: bool = ...,
+    ignore_empty_think: bool = ...,
+    keep_reasoning: Literal["last", "all"] | None = ...,
     ebft: Mapping[str, Any] = ...,
 ) -> Survey: ...
 
@@ -194,6 +200,9 @@ def lock(
     max_length: int | Sequence[int] = ...,
     assistant_only: bool = ...,
     train_on_inputs: bool = ...,
+    mask_template_tokens: bool = ...,
+    ignore_empty_think: bool = ...,
+    keep_reasoning: Literal["last", "all"] | None = ...,
     ebft: Mapping[str, Any] = ...,
 ) -> Lock: ...
 

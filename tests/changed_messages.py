@@ -19,11 +19,11 @@ from fmtkit.converting.lost_turns import CarriedKind
 from fmtkit.core.tables import WIDE_MESSAGE, Conversation
 from fmtkit.formats import registry, source_schemas, table_schemas
 from fmtkit.inspection.findings import Findings
-from fmtkit.inspection.mask_summary import messages_of
 from fmtkit.inspection.shown_rows import bare_sides
 from fmtkit.reading import native
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.rendering.text_origins import written_text
 from fmtkit.sources.blocks import Records
 
 Row = dict[str, Any]
@@ -199,11 +199,21 @@ def spoken() -> Row:
     unread = CarriedKind(nested=True).of(pl.Series([[reply | {"mood": "glad", "sender": "Bo"}]]))
     return {
         "findings": [finding.code for finding in findings.result()],
-        "masks": messages_of(row, ""),
+        "masks": wrote(row["messages"]),
         "pages": bare_sides(row)[0].text,
         "lost": dict(lost.warnings),
         "unread": unread.to_list()[0],
     }
+
+
+def wrote(messages: list[Row]) -> list[list[str]]:
+    """Return what wrote each text of a rendered conversation, and the text."""
+    template = RowTemplate(
+        ChatTemplate("said", "{% for m in messages %}{{ m.thought or m.content }};{% endfor %}")
+    )
+    text = template.render(messages)
+    found = written_text(template, messages, None, text)
+    return [[messages[p.message]["role"], p.wrote, text[p.start : p.end]] for p in found.pieces]
 
 
 def schemas() -> Row:

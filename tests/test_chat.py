@@ -116,7 +116,7 @@ def test_what_only_a_view_that_is_compared_holds_is_left_out(content):
     assert done.difference is None
     if content:
         assert texts[0] == "<user><assistant>.<assistant>"
-        assert done.warnings == {"content_dropped": [0]}
+        assert done.warnings == {"reasoning_dropped": [0]}
     else:
         assert "leaves out every text" in done.failures[0].message
 
@@ -127,7 +127,7 @@ def test_reasoning_that_only_an_earlier_turn_loses_is_a_warning():
     thought = "<think>\nhm\n</think>\n\nyes"
     asked = say(("user", "q"), ("assistant", thought), ("user", "r"))
     done, texts = pair(qwen, asked, say(("assistant", thought)), PEAR)
-    assert done.warnings == {"content_dropped": [0]}
+    assert done.warnings == {"reasoning_dropped": [0]}
     assert texts[1] == thought + "<|im_end|>\n"
 
 

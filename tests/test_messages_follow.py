@@ -103,7 +103,7 @@ def test_a_target_that_has_no_name_for_a_role_says_so(found):
 def test_what_a_turn_says_in_an_added_key_is_said(found):
     spoken = found["spoken"]
     assert spoken["findings"] == ["control_tokens"]
-    assert spoken["masks"] == [["user", "q"], ["assistant", "<|end|> b"]]
+    assert spoken["masks"] == [["user", "content", "q"], ["assistant", "content", "<|end|> b"]]
     assert spoken["pages"] == "[user]\nq\n[assistant]\n<|end|> b"
     assert spoken["lost"] == {"content_dropped": 1}
     assert spoken["unread"] == ["<|end|> b"]

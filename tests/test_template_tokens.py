@@ -92,5 +92,5 @@ def test_calls_before_the_end_of_a_turn_are_learned(survey):
 
 def test_a_tally_of_nothing_has_no_finding():
     tally = MaskTally()
-    tally.add({}, (), 0)
+    tally.add((), 0)
     assert tally.findings() == []

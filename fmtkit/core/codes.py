@@ -211,8 +211,12 @@ ODD_ROWS: dict[str, Code] = {
     ),
     "content_dropped": Code(
         "the template leaves out a message's text",
-        "Templates of reasoning models leave out earlier thinking on purpose. Look at a "
-        "rendered row.",
+        "Look at a rendered row, and at roles that the template does not support.",
+    ),
+    "reasoning_dropped": Code(
+        "the template leaves out the reasoning of a reply",
+        "Templates of reasoning models leave out that of earlier turns on purpose: the model does not see it"
+        " either. Where it is to be trained on, take a template that keeps it, or cut the conversation.",
     ),
     "generation_prompt_not_a_prefix": Code(
         "the template's generation prompt is not how its replies begin",

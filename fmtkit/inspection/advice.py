@@ -136,11 +136,23 @@ ADVICE: dict[str, Advice] = {
         "check that this is intended, or give every row its tools",
         "note",
     ),
+    "thinking_mixed": Advice(
+        "the replies of some rows have reasoning and those of others have none",
+        "a model that is to think always, or never, learns both: check that it is intended, and that the "
+        "prompts tell the two apart",
+        "note",
+    ),
+    "reasoning_dropped": Advice(
+        "the template leaves out the reasoning of a reply: it is not trained on",
+        "templates of reasoning models leave out that of earlier turns on purpose; to train on it take a "
+        "template that keeps it, or make a row of each turn",
+        "note",
+    ),
     "template_tokens_trained": Advice(
         "of the rows whose masks were counted: tokens are trained that the template writes and the model "
         "never does, such as an empty think block or what follows the end of a turn",
         "give the rows their reasoning, or use a template that marks replies from their text to the end of "
-        "turn; `--show-mask 3` shows the tokens",
+        "turn, or set `mask_template_tokens: true`; `--show-mask 3` shows the tokens",
         "note",
     ),
     "soft_labels": Advice(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fmtkit.converting.type_options import is_true
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core import runner
-from fmtkit.core.errors import TokenizerError
+from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.core.tables import STEP_SEPARATOR, UNRENDERED
 from fmtkit.counting.anchors import read_rule
 from fmtkit.inspection.inspect_options import InspectOptions
@@ -13,6 +13,7 @@ from fmtkit.inspection.masking import Masking
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
+from fmtkit.tokenizers.turn_rule import AS_MASKED, KEPT, Kept, OriginRule
 
 
 def template_of(
@@ -53,16 +54,34 @@ def _for_training(name: str, found: ChatTemplate) -> ChatTemplate:
 def masking_of(name: TypeName, options: InspectOptions) -> Masking:
     """Return the settings of masks from the type's options and the flags.
 
-    Raises UnknownNameError for an unknown method.
+    Raises UnknownNameError for an unknown method, OptionError for masks by origin of another than sft.
     """
     method = options.method or name.method
     if method is not None:
         runner.find(method)
+    by_origin = OriginRule(
+        options.mask_template_tokens, options.ignore_empty_think, _kept(options.keep_reasoning)
+    )
+    if by_origin != AS_MASKED and method is not None and runner.find(method).mask != "completion":
+        raise OptionError(
+            f"mask_template_tokens, ignore_empty_think and keep_reasoning are for sft, not for {method}"
+        )
     return Masking(
         method,
         options.train_on_inputs,
         options.assistant_only,
         step_separator=str(options.options.get("step_separator", STEP_SEPARATOR)),
         train_on_last_step_only=is_true(options.options, "train_on_last_step_only"),
+        by_origin=by_origin,
         anchors=read_rule(options.ebft),
     )
+
+
+def _kept(given: str | None) -> Kept | None:
+    """Return what `keep_reasoning` says; raise OptionError for another word."""
+    for known in KEPT:
+        if given == known:
+            return known
+    if given is not None:
+        raise OptionError(f"keep_reasoning is last or all, not {given!r}")
+    return None

@@ -156,6 +156,8 @@ class Viewer:
         ]
         if dropped:
             statistics.findings.note("content_dropped", records[sorted(set(dropped))])
+        if written.unthought:
+            statistics.findings.add_unthought(written.unthought, records)
         rows = records[written.kept]
         if self.checks is not None:
             is_written = self.template is not None and not written.lists

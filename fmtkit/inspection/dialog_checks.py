@@ -10,9 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.columns import thinking
 from fmtkit.columns.flat_messages import FlatMessages, flatten
 from fmtkit.core.data_classes import dataclass
-from fmtkit.core.message_keys import MAY_BE_EMPTY, SAYING, SYSTEM
+from fmtkit.core.message_keys import MAY_BE_EMPTY, REASONING_KEYS, SAYING, SYSTEM
 
 Bools = npt.NDArray[np.bool_]
 
@@ -99,6 +100,23 @@ def unclosed_think(dialogs: Dialogs) -> Bools:
         )
         wrong[candidates] = opened > closed
     return dialogs.rows_with(wrong)
+
+
+_OPENS = tuple(start for start, _ in thinking.TAGS)
+_THOUGHT = f"(?:{thinking.OPEN})" + r"\s*(?:[^<\s]|<[^/|])"
+"""The beginning of a block of thinking that is not empty."""
+
+
+def with_reasoning(dialogs: Dialogs) -> Bools:
+    """Return which messages are replies with reasoning, beside their content or in it."""
+    content, reply = dialogs.field("content"), dialogs.is_role("assistant")
+    thinks = dialogs.filled(REASONING_KEYS[0]) & reply
+    candidates = np.flatnonzero(matching(content, _OPENS) & reply & ~thinks)
+    if len(candidates):
+        texts = content.take(pa.array(candidates))
+        closed = _bools(pc.match_substring_regex(texts, thinking.CLOSE))
+        thinks[candidates] = closed & _bools(pc.match_substring_regex(texts, _THOUGHT))
+    return thinks
 
 
 DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {

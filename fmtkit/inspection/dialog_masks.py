@@ -51,7 +51,8 @@ def mask_conversation(
     notes = [] if template.has_generation else [UNMARKED]
     if not all(flags):
         notes.append(f"{flags.count(False)} messages are not to be trained on (`train: false`)")
-    return replace(one, prompt_length=_first(one), notes=tuple(notes))
+    marked = tuple(spans) if template.has_generation else ()
+    return replace(one, prompt_length=_first(one), notes=tuple(notes), replies=marked)
 
 
 def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
@@ -70,7 +71,7 @@ def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
                 "a generation span ends in no token: transformers trains all that follows it"
             )
         one.trained[first : last + 1 if last else len(one.ids)] = True
-    return replace(one, prompt_length=_first(one), notes=tuple(notes))
+    return replace(one, prompt_length=_first(one), notes=tuple(notes), replies=tuple(spans))
 
 
 MOST_AFTER = 3

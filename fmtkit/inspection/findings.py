@@ -17,7 +17,13 @@ from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SPOKEN
 from fmtkit.core.tables import DIALOG_COLUMNS, has_images
 from fmtkit.inspection import secret_texts
-from fmtkit.inspection.dialog_checks import DIALOG_CHECKS, Dialogs, matching, searched
+from fmtkit.inspection.dialog_checks import (
+    DIALOG_CHECKS,
+    Dialogs,
+    matching,
+    searched,
+    with_reasoning,
+)
 from fmtkit.inspection.directions import Directions
 from fmtkit.inspection.fingerprints import Fingerprints, Hashes, hash_column, hash_images, mixed
 
@@ -69,6 +75,11 @@ class Findings:
     secrets: secret_texts.Found = field(default_factory=dict)
     tools: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     first_without_tools: list[int] = field(default_factory=list)
+    unthought: dict[str, float] = field(default_factory=lambda: {"replies": 0, "last replies": 0})
+    """Replies whose reasoning the template leaves out, and how many of them are the last of their row."""
+    thinking: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    """Rows with reasoning in a reply, and rows without."""
+    first_thinking: dict[bool, list[int]] = field(default_factory=lambda: {True: [], False: []})
     directions: Directions = field(default_factory=Directions)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
 
@@ -84,6 +95,7 @@ class Findings:
         self._add_pairs(table, rows, hashes)
         self._add_labels(table, rows)
         self._add_tools(table, rows)
+        self._add_thinking(table, rows)
         self._add_secrets(*secret_texts.find(table), rows)
         self._add_copies(hashes, rows, split)
 
@@ -96,21 +108,31 @@ class Findings:
             known.extend(
                 row + first for row in other.examples[code][: self.named_rows - len(known)]
             )
-        for mine, its in ((self.labels, other.labels), (self.tools, other.tools)):
+        for mine, its in (
+            (self.labels, other.labels),
+            (self.tools, other.tools),
+            (self.thinking, other.thinking),
+        ):
             for key, count in its.items():
                 mine[key] += count
+        for name, value in other.unthought.items():
+            self.unthought[name] += value
         for name, value in other.longer.items():
             self.longer[name] = self.longer.get(name, 0) + value
         for place, count in other.secrets.items():
             self.secrets[place] = self.secrets.get(place, 0) + count
         room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
+        for has, mine_first in self.first_thinking.items():
+            its_first = other.first_thinking[has][: self.named_rows - len(mine_first)]
+            mine_first.extend(row + first for row in its_first)
         self.fingerprints.absorb(other.fingerprints, first)
 
     def named(self) -> set[int]:
         """Return the rows that are examples of anything so far."""
         return {
             *self.first_without_tools,
+            *(row for rows in self.first_thinking.values() for row in rows),
             *(row for rows in self.examples.values() for row in rows),
         }
 
@@ -189,6 +211,23 @@ class Findings:
         room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(rows[~has][:room].tolist())
 
+    def add_unthought(self, replies: Sequence[tuple[int, bool]], rows: Ints) -> None:
+        """Add replies whose reasoning is left out: the row of each, and whether it is the row's last."""
+        self.note("reasoning_dropped", rows[list(dict.fromkeys(row for row, _ in replies))])
+        self.unthought["replies"] += len(replies)
+        self.unthought["last replies"] += sum(is_last for _, is_last in replies)
+
+    def _add_thinking(self, table: pa.Table, rows: Ints) -> None:
+        dialogs = dialog_columns(table)
+        if not dialogs:
+            return
+        replying = np.logical_or.reduce([d.rows_with(d.is_role("assistant")) for d in dialogs])
+        thinks = np.logical_or.reduce([d.rows_with(with_reasoning(d)) for d in dialogs])
+        for has, found in ((True, thinks), (False, replying & ~thinks)):
+            self.thinking[has] += int(found.sum())
+            known = self.first_thinking[has]
+            known.extend(rows[found][: self.named_rows - len(known)].tolist())
+
     def _add_secrets(self, found: Bools, counts: secret_texts.Found, rows: Ints) -> None:
         self._note_where("secrets", rows, found)
         for place, count in counts.items():
@@ -211,10 +250,18 @@ class Findings:
         if self.tools[True] and self.tools[False]:
             without = self.tools[False]
             found.append(self._finding("tools_not_uniform", without, self.first_without_tools))
+        if self.thinking[True] and self.thinking[False]:
+            # The fewer rows are the ones to look at.
+            fewer = self.thinking[True] < self.thinking[False]
+            counts = {"with reasoning": self.thinking[True], "without": self.thinking[False]}
+            examples = self.first_thinking[fewer]
+            found.append(self._finding("thinking_mixed", self.thinking[fewer], examples, counts))
         found += self._balances()
         return tuple(sorted(found, key=lambda finding: (-finding.count, finding.code)))
 
     def _details(self, code: str) -> Mapping[str, float | str]:
+        if code == "reasoning_dropped":
+            return dict(self.unthought)
         return secret_texts.details_of(self.secrets) if code == "secrets" else {}
 
     def _balances(self) -> list[Finding]:

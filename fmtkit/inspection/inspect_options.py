@@ -4,7 +4,19 @@ from collections.abc import Mapping
 
 from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.core.data_classes import dataclass
-from fmtkit.core.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, PATH, SHARE, SWITCH, option
+from fmtkit.core.options import (
+    COUNT,
+    COUNTS,
+    NATURAL,
+    NATURALS,
+    OPTIONAL_CHOICE,
+    PAIRS,
+    PATH,
+    SHARE,
+    SWITCH,
+    option,
+)
+from fmtkit.tokenizers.turn_rule import KEPT
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,19 @@ class InspectOptions(SourceOptions):
     )
     train_on_inputs: bool = option(
         SWITCH, "Show the masks of runs that train on the prompts too.", default=False
+    )
+    mask_template_tokens: bool = option(
+        SWITCH,
+        "Show the masks of runs that do not learn what only the template writes.",
+        default=False,
+    )
+    ignore_empty_think: bool = option(
+        SWITCH, "Show the masks of runs that do not learn empty think blocks.", default=False
+    )
+    keep_reasoning: str | None = option(
+        OPTIONAL_CHOICE,
+        "Show the masks of runs that learn this reasoning.",
+        choices=KEPT,
     )
     ebft: Mapping[str, object] = option(
         PAIRS, "KEY=VALUE of a config's ebft: stride, context_length, ...", default={}

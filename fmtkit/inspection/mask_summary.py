@@ -1,18 +1,17 @@
-"""How much of the rows is trained: by row, by role, and what is odd about the masks."""
+"""How much of the rows is trained: by row, by role, by kind of token, and what is odd about the masks."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from itertools import groupby
-from typing import Any
 
 import numpy as np
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.core.message_keys import SPOKEN
 from fmtkit.inspection.findings import EXAMPLES, Finding
 from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.origins import END, KINDS
+from fmtkit.inspection.token_origins import never_sampled
+from fmtkit.tokenizers.turn_rule import Ends
 
 TEMPLATE = "template"
 """The role of tokens that no message wrote: headers, ends of turns, white space."""
@@ -32,6 +31,16 @@ class RoleShare:
 
 
 @dataclass(frozen=True)
+class KindShare:
+    """The tokens of one kind."""
+
+    kind: str
+    """One of `fmtkit.inspection.origins.KINDS`."""
+    tokens: int
+    trained: int
+
+
+@dataclass(frozen=True)
 class MaskSummary:
     """The masks of the rows looked at."""
 
@@ -40,6 +49,7 @@ class MaskSummary:
     tokens: int
     trained: int
     roles: tuple[RoleShare, ...]
+    kinds: tuple[KindShare, ...]
     share_p5: float
     """Trained share of the tokens of a sequence: 5 % have less."""
     share_p50: float
@@ -55,63 +65,78 @@ _MASKED = frozenset(
     {"assistant", "completion", "preference", "replies", "teacher", "turns", "unpaired"}
 )
 """Rules by which some tokens that a template writes are trained, and others are not."""
-_EMPTY_BLOCK = re.compile(r"<([\w|]+)>\s*</\1>\s*")
 
 
 @dataclass
 class MaskTally:
     """Collect masks row by row."""
 
-    control: frozenset[int] = frozenset()
-    """The tokenizer's control tokens, of which the one after a reply ends it."""
+    ends: Ends = "turn"
+    """The ends of turns that are to be trained on."""
     rows: int = 0
     of_template: list[int] = field(default_factory=list)
     """Rows with trained tokens that only the template writes."""
     template_tokens: int = 0
+    endless: list[int] = field(default_factory=list)
+    """Rows with a trained reply whose end is not trained on."""
     shares: list[float] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
     trained: Counter[str] = field(default_factory=Counter)
+    kinds: dict[str, list[int]] = field(default_factory=dict)
     untrained: list[int] = field(default_factory=list)
     why: dict[str, None] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
 
-    def add(self, row: Mapping[str, Any], masked: Sequence[Masked], number: int) -> None:
-        """Add the sequences of a row."""
+    def add(self, masked: Sequence[Masked], number: int) -> None:
+        """Add the sequences of a row, with their origins."""
         if not masked:
             return
         self.rows += 1
         if not any(one.trained.any() for one in masked):
             self.untrained.append(number)
-        before = self.template_tokens
+        before, is_endless = self.template_tokens, False
         for one in masked:
-            roles = _roles(row, one)
-            self.template_tokens += _of_template(
-                one, roles, self.control, has_calls=_has_calls(row)
-            )
+            self._count(one)
+            if _is_told_apart(one):
+                self.template_tokens += int(never_sampled(one).sum())
+                is_endless |= self.ends in ("turn", "all") and _lacks_end(one)
             self.shares.append(float(one.trained.mean()) if len(one.ids) else 0.0)
-            self.tokens.update(roles)
-            self.trained.update(np.array(roles, dtype=object)[one.trained].tolist())
             self.why[one.why] = None
             self.notes.update(one.notes)
         if self.template_tokens > before:
             self.of_template.append(number)
+        if is_endless:
+            self.endless.append(number)
+
+    def _count(self, one: Masked) -> None:
+        """Count the tokens of a sequence by role and by kind."""
+        for names, numbers in (_roles(one), (KINDS, _kinds(one))):
+            every = np.bincount(numbers, minlength=len(names)).tolist()
+            trained = np.bincount(numbers[one.trained], minlength=len(names)).tolist()
+            for name, count, learned in zip(names, every, trained, strict=True):
+                if count and names is KINDS:
+                    known = self.kinds.setdefault(name, [0, 0])
+                    known[0] += count
+                    known[1] += learned
+                elif count:
+                    self.tokens[name] += count
+                    self.trained[name] += learned
 
     def findings(self) -> list[Finding]:
-        """Return the finding on tokens of the template that are trained, of the rows that were added."""
-        if not self.of_template:
-            return []
-        count, tokens = len(self.of_template), self.template_tokens
-        details = {"tokens": float(tokens), "of trained tokens": tokens / self.trained.total()}
-        rows = tuple(self.of_template[:EXAMPLES])
-        return [
-            Finding(
-                "template_tokens_trained",
-                count,
-                count / self.rows,
-                rows,
-                {**details, "of rows looked at": float(self.rows)},
-            )
-        ]
+        """Return what is odd about the masks of the rows that were added."""
+        found = []
+        if self.of_template:
+            tokens = self.template_tokens
+            details = {"tokens": float(tokens), "of trained tokens": tokens / self.trained.total()}
+            found.append(self._finding("template_tokens_trained", self.of_template, details))
+        if self.endless:
+            found.append(self._finding("end_not_trained", self.endless, {}))
+        return found
+
+    def _finding(self, code: str, rows: Sequence[int], details: Mapping[str, float]) -> Finding:
+        count = len(rows)
+        examined = {**details, "of rows looked at": float(self.rows)}
+        return Finding(code, count, count / self.rows, tuple(rows[:EXAMPLES]), examined)
 
     def summary(self) -> MaskSummary | None:
         """Return the summary; None where no row was added."""
@@ -121,12 +146,14 @@ class MaskTally:
         roles = tuple(
             RoleShare(role, count, self.trained[role]) for role, count in self.tokens.most_common()
         )
+        kinds = tuple(KindShare(kind, *self.kinds[kind]) for kind in KINDS if kind in self.kinds)
         return MaskSummary(
             self.rows,
             len(self.shares),
             self.tokens.total(),
             self.trained.total(),
             roles,
+            kinds,
             low,
             middle,
             high,
@@ -136,102 +163,39 @@ class MaskTally:
         )
 
 
-def _of_template(
-    one: Masked, roles: Sequence[str], control: frozenset[int], *, has_calls: bool
-) -> int:
-    """Count the trained tokens that the template writes where the model, when it answers, writes none.
-
-    These are empty blocks for reasoning, and all that follows the end of a turn. Other tokens around a text
-    (the marks of reasoning, of calls, of channels) are those that a model has to learn to write.
-    """
-    if one.rule not in _MASKED or one.trained.all():
-        return 0
-    count, at = 0, 0
-    for is_template, stretch in groupby(range(len(roles)), lambda i: roles[i] == TEMPLATE):
-        first, last = at, at + len(list(stretch))
-        at = last
-        if is_template and one.trained[first:last].any():
-            never = _never_written(one, roles, (first, last), control, has_calls=has_calls)
-            count += int(one.trained[sorted(never)].sum()) if never else 0
-    return count
-
-
-def _never_written(
-    one: Masked,
-    roles: Sequence[str],
-    stretch: tuple[int, int],
-    control: frozenset[int],
-    *,
-    has_calls: bool,
-) -> set[int]:
-    """Return the tokens of a stretch between two texts that no model writes."""
-    first, last = stretch
-    begin = one.offsets[first][0]
-    text = one.text[begin : one.offsets[last - 1][1]]
-    blocks = [match.span() for match in _EMPTY_BLOCK.finditer(text)]
-    found = {
-        i
-        for i in range(first, last)
-        for start, stop in blocks
-        if begin + start <= one.offsets[i][0] and one.offsets[i][1] <= begin + stop
-    }
-    is_inside = first > 0 and last < len(roles) and roles[first - 1] == roles[last]
-    if first and one.trained[first - 1] and not is_inside:
-        ends = [i for i in range(first, last) if one.trained[i] and int(one.ids[i]) in control]
-        # Calls before the end of a turn may begin with a control token of their own.
-        end = ends[-1 if has_calls else 0] if ends else last
-        found |= set(range(end + 1, last))
-    return found
-
-
-def _has_calls(row: Mapping[str, Any]) -> bool:
-    dialogs = (value for value in row.values() if isinstance(value, list))
-    return any(
-        isinstance(message, dict) and message.get("tool_calls")
-        for dialog in dialogs
-        for message in dialog
+def _is_told_apart(one: Masked) -> bool:
+    """Return whether a mask tells replies from the rest, and what the template wrote is known."""
+    return (
+        one.rule in _MASKED
+        and not one.trained.all()
+        and one.origins is not None
+        and one.origins.by != "spans"
     )
 
 
-def _roles(row: Mapping[str, Any], one: Masked) -> list[str]:
-    if "input_ids" not in row:
-        return roles_of(one, messages_of(row, one.side))
-    return [WINDOW if is_generated else "document" for is_generated in one.generated]
+def _lacks_end(one: Masked) -> bool:
+    """Return whether the last trained token of a reply is none that ends a turn, in any of its turns."""
+    origins = one.origins
+    assert origins is not None
+    learned = one.trained & origins.sampled
+    turns = np.unique(origins.messages[learned])
+    ended = origins.messages[learned & (origins.kinds == END)]
+    return bool(len(np.setdiff1d(turns, ended)))
 
 
-def messages_of(row: Mapping[str, Any], side: str) -> list[tuple[str, str]]:
-    """Return the role and text of what a side of a row says, in order."""
-    if "completions" in row:
-        return [("prompt", row["prompt"]), *(("step", step) for step in row["completions"])]
-    names = ("messages",) if "messages" in row else ("prompt", side or "completion")
-    found = []
-    for name in names:
-        dialog = row.get(name)
-        if isinstance(dialog, str):
-            found.append((name, dialog))
-            continue
-        for message in dialog or ():
-            found += [(message["role"], message[key]) for key in SPOKEN if message.get(key)]
-    return found
+def _kinds(one: Masked) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    assert one.origins is not None
+    return one.origins.kinds.astype(np.int64)
 
 
-def roles_of(one: Masked, messages: Sequence[tuple[str, str]]) -> list[str]:
-    """Name the role of each token: that of the message in which it begins."""
-    starts, ends = np.array(one.offsets, dtype=np.int64).reshape(-1, 2).T
-    roles = np.full(len(starts), TEMPLATE, dtype=object)
-    found: list[tuple[int, int, str]] = []
-    at = 0
-    for role, said in messages:
-        text = said.strip()
-        place = one.text.find(text, at) if text else -1
-        if place >= 0:
-            at = place + len(text)
-            found.append((place, at, role))
-    if found:
-        begins, stops, speakers = (np.array(column) for column in zip(*found, strict=True))
-        # For each token, the last message that begins before it.
-        own = np.searchsorted(begins, starts, side="right") - 1
-        inside = (own >= 0) & (starts < stops[own]) & (ends > starts)
-        roles[inside] = speakers[own[inside]]
-    named: list[str] = roles.tolist()
-    return named
+def _roles(one: Masked) -> tuple[tuple[str, ...], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    """Return names of roles, and the index of each token's: of what a message wrote that of the message."""
+    origins = one.origins
+    assert origins is not None
+    if one.rule == "blocks":
+        # A row of tokens has no messages.
+        return ("document", WINDOW), one.generated.astype(np.int64)
+    names = tuple(dict.fromkeys((*origins.roles, TEMPLATE)))
+    of_message = np.array([names.index(role) for role in (*origins.roles, TEMPLATE)], np.int64)
+    template = names.index(TEMPLATE)
+    return names, np.where(origins.by_template, template, of_message[origins.messages])

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmtkit.core.data_classes import dataclass
+from fmtkit.inspection.origins import Origins
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -52,6 +53,10 @@ class Masked:
     windows: tuple[Span, ...] = ()
     """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()
+    replies: tuple[Span, ...] = ()
+    """Where the template marks the replies in `text`, in characters, if the mask follows from that."""
+    origins: Origins | None = None
+    """Where each token comes from; None where it was not asked for."""
 
     @property
     def why(self) -> str:

@@ -7,7 +7,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import MaskRule, TextEnds
 from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.counting.anchors import AnchorRule
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+from fmtkit.tokenizers.turn_rule import AS_MASKED, USUAL_TURNS, OriginRule, TurnRule
 
 DEFAULT_RULES = {"Preference": "preference", "Unpaired": "unpaired", "Completion": "completion"}
 """Table -> the rule where no method is named, or its runner names none."""
@@ -30,6 +30,7 @@ class Masking:
     """Where a document of raw text is cut into several rows."""
     step_separator: str = STEP_SEPARATOR
     train_on_last_step_only: bool = False
+    by_origin: OriginRule = AS_MASKED
     anchors: AnchorRule = field(default_factory=AnchorRule)
 
     @property

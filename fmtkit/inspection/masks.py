@@ -23,10 +23,11 @@ from fmtkit.inspection.dialog_masks import (
 from fmtkit.inspection.masked import Ints, Masked
 from fmtkit.inspection.masking import USUAL, Masking
 from fmtkit.inspection.text_masks import as_messages, identity, is_prerendered, mask_text
+from fmtkit.inspection.token_origins import by_origin
 from fmtkit.rendering.row_templates import Message, RowTemplate
 from fmtkit.tokenizers.segment_tokens import SegmentTokens, cut, segment_tokens
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS
+from fmtkit.tokenizers.turn_rule import AS_MASKED, USUAL_TURNS
 
 ANSWERLESS = ("Prompt", "Reference", "Ranking")
 """Tables whose rows are only context."""
@@ -42,8 +43,21 @@ def mask_row(
     """Return the sequences of one canonical row, in the order chosen, rejected.
 
     Raises OptionError where the table needs a template and there is none, TemplateError where the
-    template refuses the messages.
+    template refuses the messages, or masks by origin cannot be made of what it writes.
     """
+    made = _masks(row, table, tokenizer, template, masking)
+    if masking.by_origin == AS_MASKED:
+        return made
+    return by_origin(made, masking.by_origin, row, table, tokenizer, template)
+
+
+def _masks(
+    row: Mapping[str, Any],
+    table: str,
+    tokenizer: Tokenizer,
+    template: RowTemplate | None,
+    masking: Masking,
+) -> tuple[Masked, ...]:
     if table == "Tokens":
         return (mask_tokens(row, tokenizer, masking.anchors),)
     if table == "Stepwise":

@@ -17,7 +17,9 @@ from fmtkit.core.tables import written_name
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masking import USUAL, Masking
 from fmtkit.inspection.masks import mask_row
+from fmtkit.inspection.origins import KINDS
 from fmtkit.inspection.shown_images import BARE, ShownImage, bare, labels_of, shown_in
+from fmtkit.inspection.token_origins import with_origins
 from fmtkit.rendering.content_parts import shown_in_parts
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -41,6 +43,18 @@ class Place:
 
 
 @dataclass(frozen=True)
+class ShownKind:
+    """A stretch of tokens of one origin."""
+
+    end: int
+    """The token after the last; it begins where the stretch before it ends."""
+    kind: str
+    message: int | None
+    """The message in whose turn it is, from 0; None outside of all turns."""
+    by_template: bool
+
+
+@dataclass(frozen=True)
 class ShownSide:
     """One sequence that a row makes for the model, or its bare text."""
 
@@ -59,6 +73,8 @@ class ShownSide:
     notes: tuple[str, ...]
     images: tuple[ShownImage, ...] = ()
     """The images of the text, in order."""
+    kinds: tuple[ShownKind, ...] = ()
+    """The kinds of its tokens, in stretches of the same kind and message."""
 
     @property
     def generated_tokens(self) -> int:
@@ -113,7 +129,10 @@ class RowViewer:
             return ()
         if row.get(IMAGES) is not None:
             row = _in_parts(row)
-        return mask_row(row, self.table, self.tokenizer, self.template, self.masking)
+        masked = mask_row(row, self.table, self.tokenizer, self.template, self.masking)
+        if masked and masked[0].origins is not None:
+            return masked
+        return with_origins(masked, row, self.table, self.tokenizer, self.template)
 
 
 def _in_parts(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,6 +186,26 @@ def _side(one: Masked, written: str, labels: Sequence[str]) -> ShownSide:
         one.windows,
         one.notes,
         shown_in(one.text, written, labels),
+        _kinds(one),
+    )
+
+
+def _kinds(one: Masked) -> tuple[ShownKind, ...]:
+    """Return the origins of a sequence in stretches."""
+    origins = one.origins
+    if origins is None or not len(origins):
+        return ()
+    columns = np.stack((origins.kinds, origins.messages, origins.by_template))
+    ends = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+    stretches = zip([*ends.tolist(), len(origins)], [0, *ends.tolist()], strict=True)
+    return tuple(
+        ShownKind(
+            end,
+            KINDS[origins.kinds[at]],
+            int(origins.messages[at]) if origins.messages[at] >= 0 else None,
+            bool(origins.by_template[at]),
+        )
+        for end, at in stretches
     )
 
 

@@ -113,7 +113,9 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     found_in_rows = statistics.images.detailed(statistics.findings.result())
     findings = (*found_in_rows, *_unread(ledger, found), *_of_keys(keys))
     seen = _look_closely(statistics, fetch, rows, findings, options)
-    findings = (*findings, *seen.tally.findings())
+    # A code of all rows says more than that of the rows whose masks were looked at.
+    known = {finding.code for finding in findings}
+    findings = (*findings, *(f for f in seen.tally.findings() if f.code not in known))
     tallies = sorted(statistics.tallies.items(), key=_order)
     masks = seen.tally.summary()
     letters = statistics.columns.scripts.total() or 1
@@ -307,8 +309,7 @@ def _look_closely(
     options: InspectOptions,
 ) -> _Seen:
     """Fetch the rows whose masks are counted, that are shown, or whose line is not known yet."""
-    control = rows.tokenizer.control_tokens().values() if rows.tokenizer else ()
-    seen = _Seen(MaskTally(frozenset(control)))
+    seen = _Seen(MaskTally(rows.masking.turns.ends))
     masked = set(fetch.sample(MASK_ROWS)) if rows.tokenizer else set()
     shown = {
         *fetch.begin(options.show_mask),
@@ -330,7 +331,7 @@ def _see(
 ) -> tuple[Masked, ...]:
     row, masked = show(fetched, rows)
     if is_masked and fetched.row is not None:
-        seen.tally.add(fetched.row, masked, fetched.place.row)
+        seen.tally.add(masked, fetched.place.row)
     if is_shown:
         seen.shown.append(row)
     return masked

@@ -5,7 +5,7 @@ no more than a lower bound of what a model reads.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,8 @@ class Written:
     failures: tuple[chat.Failure, ...] = ()
     warnings: Mapping[str, list[int]] = field(default_factory=dict)
     """Code -> rows of the batch."""
+    unthought: tuple[tuple[int, bool], ...] = ()
+    """The rows of replies whose reasoning is left out, and whether each is the last of its row."""
 
 
 def write(table: pa.Table, template: ChatTemplate | None) -> Written:
@@ -49,7 +51,7 @@ def write(table: pa.Table, template: ChatTemplate | None) -> Written:
         made = _render(table, template, dialogs)
         plain = {name: text.take(pa.array(made.kept)) for name, text in plain.items()}
         texts = {**made.texts, **plain}
-        return Written(made.kept, texts, _lists(table, made.kept), made.failures, made.warnings)
+        return replace(made, texts=texts, lists=_lists(table, made.kept))
     texts = {name: contents(table[name].combine_chunks()) for name in dialogs}
     everything = np.arange(table.num_rows)
     return Written(everything, {**texts, **plain}, _lists(table, everything))
@@ -74,15 +76,17 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
             pair.failures,
             pair.warnings,
         )
+        unthought = pair.unthought
     else:
         name = "messages" if "messages" in dialogs else "prompt"
         asks = name == "prompt"
         one = chat.render(template, table[name], add_generation_prompt=asks, tools=tools, cuts=cuts)
         texts, failures, warnings = {name: one.text}, one.failures, one.warnings
+        unthought = one.unthought
     kept = np.delete(np.arange(table.num_rows), sorted({f.row for f in failures}))
     if failures:
         texts = {name: text.take(pa.array(kept)) for name, text in texts.items()}
-    return Written(kept, texts, {}, tuple(failures), warnings)
+    return Written(kept, texts, {}, tuple(failures), warnings, unthought)
 
 
 def _cuts(table: pa.Table, dialogs: list[str]) -> Mapping[int, Cuts]:

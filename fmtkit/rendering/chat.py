@@ -120,6 +120,8 @@ class Rendering:
     traced_rows: int
     plain_rows: int
     difference: str | None = None
+    unthought: tuple[tuple[int, bool], ...] = ()
+    """The rows of replies whose reasoning is left out, and whether each is the last of its row."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class ReplyRendering:
     traced_rows: int
     plain_rows: int
     difference: str | None = None
+    unthought: tuple[tuple[int, bool], ...] = ()
+    """As in Rendering."""
 
 
 def render(
@@ -184,6 +188,7 @@ def _failures(done: Rendered) -> list[Failure]:
 
 def _counts(
     template: ChatTemplate, done: Rendered
-) -> tuple[dict[str, list[int]], int, int, str | None]:
+) -> tuple[dict[str, list[int]], int, int, str | None, tuple[tuple[int, bool], ...]]:
     warnings = {code: sorted(rows) for code, rows in done.warnings.items() if rows}
-    return warnings, done.traced, done.plain, template.compiled.difference
+    difference = template.compiled.difference
+    return warnings, done.traced, done.plain, difference, tuple(done.unthought)

@@ -12,7 +12,7 @@ from fmtkit.core.buffers import Int64s
 from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.batch_answers import Rows
 from fmtkit.rendering.tracing import Leaf
-from fmtkit.rendering.unknowns import Question, Unknown
+from fmtkit.rendering.unknowns import Question, Slot, Unknown, answer
 
 MAX_LEAVES = 64
 """Most paths of one signature; rows on others are rendered one by one, each at a fifth of a trace's cost."""
@@ -80,6 +80,18 @@ class Tree:
                 if leaf is not None:
                     self.add(leaf)
             follows.setdefault(answer, None)
+
+
+def follow(tree: Tree, texts: dict[Slot, str], trace: Callable[[], Leaf | None]) -> Leaf | None:
+    """Return the path of one row, which is traced if it is the first to take it."""
+    follows, then = tree.top, True
+    while True:
+        if then not in follows:
+            tree.grow(follows, then, trace)
+        found = follows[then]
+        if not isinstance(found, Branch):
+            return found
+        follows, then = found.follows, answer(found.question, list(found.unknowns), texts)
 
 
 @dataclass(frozen=True)

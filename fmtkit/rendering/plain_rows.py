@@ -12,7 +12,7 @@ from fmtkit.rendering.dialog_columns import Batch, DialogColumn, signature
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.rendering.reply_cut import Problem
-from fmtkit.rendering.survival import find, part_slot, refusal, spoken
+from fmtkit.rendering.survival import find, is_reasoning, part_slot, refusal, spoken
 from fmtkit.rendering.tracing import Fault, Request, View
 from fmtkit.rendering.unknowns import ANY_SYMBOL, FIRST, LAST, Slot
 
@@ -34,6 +34,8 @@ class PlainRow:
     row: int
     outcome: Outcome | Problem
     warnings: tuple[str, ...] = ()
+    unthought: tuple[bool, ...] = ()
+    """For each reply whose reasoning is left out, whether it is the last of its row."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,14 @@ class PlainRows:
         problem = refusal([slot for slot, words in said.items() if words], lost)
         if problem is not None:
             return PlainRow(row, problem)
-        return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * bool(lost)))
+        dropped = any(not is_reasoning(slot) for slot in lost)
+        unthought = tuple(self._is_last(row, slot) for slot in lost if is_reasoning(slot))
+        return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * dropped), unthought)
+
+    def _is_last(self, row: int, slot: Slot) -> bool:
+        dialog = self.dialogs[slot.dialog]
+        is_reply = slot.dialog > 0 or len(self.dialogs) == 1
+        return is_reply and slot.message == int(dialog.ends[row] - dialog.starts[row]) - 1
 
     def _lost(self, row: int, said: Mapping[Slot, str], outcome: Outcome) -> list[Slot]:
         """Return the slots whose text does not occur in the texts of a row."""

@@ -50,6 +50,17 @@ class RowTemplate:
         """Return whether the template marks the text that the model is trained on."""
         return _has_generation(self.spans_source)
 
+    @cached_property
+    def generation_prompt(self) -> str:
+        """Return what asks for a reply; an empty text if the template changes a text to ask for one."""
+        asked: list[Message] = [{"role": "user", "content": "x"}]
+        try:
+            bare = self.render(asked)
+            whole = self.render(asked, add_generation_prompt=True)
+        except TemplateError:
+            return ""
+        return whole[len(bare) :] if whole.startswith(bare) else ""
+
     def render(
         self,
         messages: list[Message],

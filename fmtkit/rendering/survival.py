@@ -5,9 +5,10 @@ from dataclasses import field
 
 import numpy as np
 
+from fmtkit.columns import thinking
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.data_classes import dataclass
-from fmtkit.core.message_keys import SPOKEN
+from fmtkit.core.message_keys import REASONING_KEYS, SPOKEN
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.tracing import Signature
@@ -132,18 +133,31 @@ def is_content(slot: Slot) -> bool:
     return slot.key.startswith("content")
 
 
-def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Bools:
-    """Return for which rows only a part of the slot's text occurs."""
+COMPLETE, INCOMPLETE, THOUGHTLESS = range(3)
+
+
+def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Int64s:
+    """Return for which rows only a part of the slot's text occurs: all but its thinking, or less."""
     if slot in found.whole or slot not in found.pieces:
-        return np.zeros(len(chosen), np.bool_)
+        return np.zeros(len(chosen), np.int64)
     known = list(unknowns)
     lost = []
     for row in chosen.tolist():
         texts = rows.texts(known, row)
         pieces = {evaluate(piece, known, texts) for piece in found.pieces[slot]}
-        expected = _ink(texts[slot], found.separators)
-        lost.append(sum(_ink(piece, found.separators) for piece in pieces) < expected)
-    return np.array(lost, np.bool_)
+        written = sum(_ink(piece, found.separators) for piece in pieces)
+        said = texts[slot]
+        if written >= _ink(said, found.separators):
+            lost.append(COMPLETE)
+        else:
+            answer = _ink(thinking.without_blocks(said), found.separators)
+            lost.append(THOUGHTLESS if answer and written >= answer else INCOMPLETE)
+    return np.array(lost, np.int64)
+
+
+def is_reasoning(slot: Slot) -> bool:
+    """Return whether a slot is the reasoning of a message."""
+    return slot.key == REASONING_KEYS[0]
 
 
 def _ink(text: str, separators: set[str]) -> int:

@@ -35,6 +35,8 @@ class Rendered:
     warnings: dict[str, list[int]]
     traced: int
     plain: int
+    unthought: list[tuple[int, bool]]
+    """The rows of replies whose reasoning is left out, and whether each is the last of its row."""
 
 
 def render_batch(
@@ -67,7 +69,11 @@ def render_batch(
         traced.warnings["content_dropped"] += rows[validity(tools)[rows]].tolist()
     traced_count = len(rows) - len(others)
     problems = refused | traced.problems
-    return Rendered(columns, problems, dict(traced.warnings), traced_count, len(others))
+    if traced.unthought:
+        traced.warnings["reasoning_dropped"] += dict.fromkeys(row for row, _ in traced.unthought)
+    return Rendered(
+        columns, problems, dict(traced.warnings), traced_count, len(others), traced.unthought
+    )
 
 
 def _candidates(
@@ -110,6 +116,7 @@ def _add(traced: TracedRows, rows: list[PlainRow]) -> None:
             traced.problems[row.row] = row.outcome
         for warning in row.warnings:
             traced.warnings[warning].append(row.row)
+        traced.unthought += [(row.row, is_last) for is_last in row.unthought]
 
 
 def _difference(

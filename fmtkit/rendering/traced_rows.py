@@ -22,10 +22,13 @@ from fmtkit.rendering.render_plan import Engine, Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem, cut_by_text
 from fmtkit.rendering.survival import (
     ALL_LOST,
+    INCOMPLETE,
     REPLY_LOST,
+    THOUGHTLESS,
     absent,
     find,
     incomplete,
+    is_reasoning,
     silenced,
     spoken,
 )
@@ -77,6 +80,8 @@ class TracedRows:
         self.problems: dict[int, Problem] = {}
         self.warnings: dict[str, list[int]] = defaultdict(list)
         self.fresh: list[int] = []
+        self.unthought: list[tuple[int, bool]] = []
+        """The rows of replies whose reasoning is left out, and whether each is the last of its row."""
 
     def render(self, compiled: Compiled, rows: Int64s, *, strict: bool = False) -> Int64s:
         """Render rows by columns; return those that must be rendered in another way."""
@@ -167,8 +172,17 @@ class TracedRows:
             rows = self._refuse_lost(lost, rows, ALL_LOST)
         dropped = np.zeros(len(rows), np.bool_)
         for slot in spoken(shapes, range(len(self.dialogs))):
-            dropped |= absent(slot, found, self.rows, rows)
-            dropped |= incomplete(slot, found, unknowns, self.rows, rows)
+            gone = absent(slot, found, self.rows, rows)
+            partial = incomplete(slot, found, unknowns, self.rows, rows)
+            unthought = partial == THOUGHTLESS
+            if is_reasoning(slot):
+                unthought |= gone | (partial == INCOMPLETE)
+            else:
+                dropped |= gone | (partial == INCOMPLETE)
+            if unthought.any():
+                is_last = slot.dialog == len(self.dialogs) - 1 or slot.dialog > 0
+                is_last &= slot.message == len(shapes[slot.dialog]) - 1
+                self.unthought += [(row, is_last) for row in rows[unthought].tolist()]
         if dropped.any():
             self.warnings["content_dropped"] += rows[dropped].tolist()
         return rows

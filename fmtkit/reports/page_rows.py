@@ -11,6 +11,7 @@ import numpy as np
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.secret_keys import beginning
+from fmtkit.inspection.origins import KINDS
 from fmtkit.inspection.shown_images import bare
 from fmtkit.inspection.shown_rows import ShownRow, ShownSide
 from fmtkit.reports.thumbnails import DataUri
@@ -101,7 +102,24 @@ def _packed_side(side: ShownSide) -> dict[str, Any]:
         "windows": side.windows,
         "notes": side.notes,
         "images": _places(side, text),
+        "kinds": _kinds(side),
     }
+
+
+def _kinds(side: ShownSide) -> list[list[int]]:
+    """Return stretches of tokens of one origin: the token after the last, kind, message, who wrote it.
+
+    A message that there is none is -1; what the template wrote has 1, other tokens 0.
+    """
+    return [
+        [
+            one.end,
+            KINDS.index(one.kind),
+            -1 if one.message is None else one.message,
+            int(one.by_template),
+        ]
+        for one in side.kinds
+    ]
 
 
 def _places(side: ShownSide, text: str) -> list[int]:

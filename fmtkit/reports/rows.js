@@ -1,5 +1,11 @@
 /* A row as pages show it: its line in a list, and its texts with the tokens that are trained. */
 const ENTRY = { ROW: 0, SOURCE: 1, SOURCE_ROW: 2, LINE: 3, TITLE: 4, CODES: 5, SIZES: 6 };
+/* In the order of fmtkit.inspection.origins.KINDS; what is said of each is what the legend has. */
+const KINDS = ["content", "reasoning", "tool_call", "end", "header", "generation_prompt", "pad_image", "tools", "template"];
+const KIND_WORDS = {
+  content: "content", reasoning: "reasoning", tool_call: "tool call", end: "end of turn", header: "beginning of a turn",
+  generation_prompt: "generation prompt", pad_image: "image", tools: "tools", template: "template",
+};
 /* `detail` is where a row is shown; `limit()` returns the length at which rows are cut, or null. */
 function rowView({ detail, limit }) {
   const { number, counted, percent, h, clean, textNodes } = page;
@@ -20,6 +26,11 @@ function rowView({ detail, limit }) {
     for (const [first, end] of side.trained) flags.fill(1, first, end);
     const windows = new Int32Array(side.steps.length).fill(-1), anchors = new Set();
     side.windows.forEach(([first, end], k) => { windows.fill(k, first, end); anchors.add(first); });
+    const origins = [];
+    for (const [end, kind, message, byTemplate] of side.kinds) {
+      const words = `${KIND_WORDS[KINDS[kind]]}${message < 0 ? "" : `, message ${message}`}${byTemplate ? ", written by the template" : ""}`;
+      while (origins.length < end) origins.push([`k-${KINDS[kind]}`, words]);
+    }
     let at = 0, shade = 0, anchor = false;
     const most = limit();
     side.steps.forEach((step, i) => {
@@ -27,10 +38,10 @@ function rowView({ detail, limit }) {
       if (!step) return;
       const k = windows[i];
       const window = [k < 0 ? "" : k % 2 ? "w w2" : "w", anchor ? "a" : ""];
-      const title = anchor && k >= 0 ? `window ${k + 1}: tokens ${side.windows[k][0]} to ${side.windows[k][1] - 1}` : null;
+      const title = anchor && k >= 0 ? `window ${k + 1}: tokens ${side.windows[k][0]} to ${side.windows[k][1] - 1}` : origins[i]?.[1] ?? null;
       anchor = false;
       pictures(at + step);
-      const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", ...window, most !== null && i >= most ? "over" : ""].filter(Boolean).join(" ");
+      const classes = [flags[i] ? `t ${origins[i]?.[0] ?? ""}`.trim() : "", (shade ^= 1) ? "" : "b", ...window, most !== null && i >= most ? "over" : ""].filter(Boolean).join(" ");
       box.append(h("span", { class: classes || null, title, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
       at += step;
     });
@@ -49,12 +60,24 @@ function rowView({ detail, limit }) {
       side.cut ? h("p", { class: "note" }, `${counted(side.cut, "more character")} of it ${side.cut === 1 ? "is" : "are"} not in this page`) : null);
   }
   let whole = false;
-  function legend(hasWindows) {
+  /* The kinds of trained tokens of a row, in their order, each as its tokens look. */
+  function kindsOf(sides) {
+    const found = new Set();
+    for (const side of sides) {
+      let from = 0;
+      for (const [end, kind] of side.kinds) {
+        if (side.trained.some(([first, last]) => first < end && last > from)) found.add(kind);
+        from = end;
+      }
+    }
+    return [...found].sort((a, b) => a - b).map((kind) => KINDS[kind]);
+  }
+  function legend(hasWindows, kinds) {
     const boundaries = h("input", { type: "checkbox", onchange: () => { whole = !boundaries.checked; detail.classList.toggle("whole", whole); } });
     boundaries.checked = !whole;
     const jump = () => { for (const mark of detail.querySelectorAll(".sides .t:first-of-type, .sides span:not(.t) + .t")) { mark.scrollIntoView({ block: "center" }); return; } };
     return h("div", { class: "legend" },
-      h("span", { class: "text tokens" }, h("span", { class: "t" }, "trained"), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit() !== null ? h("span", { class: "over" }, "cut off") : null),
+      h("span", { class: "text tokens" }, ...(kinds.length ? [h("span", {}, "trained: "), ...kinds.map((kind) => h("span", { class: `t k-${kind}` }, KIND_WORDS[kind]))] : [h("span", { class: "t" }, "trained")]), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit() !== null ? h("span", { class: "over" }, "cut off") : null),
       h("label", {}, boundaries, " token boundaries "),
       h("button", { type: "button", onclick: jump }, "Go to what is trained"));
   }
@@ -66,7 +89,7 @@ function rowView({ detail, limit }) {
       row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
       details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
       row.images.length && !row.sides.some((side) => side.images.length) ? h("p", { class: "pictures" }, row.images.map(picture)) : "",
-      row.sides.some((side) => side.steps.length) ? legend(row.sides.some((side) => side.windows.length)) : "",
+      row.sides.some((side) => side.steps.length) ? legend(row.sides.some((side) => side.windows.length), kindsOf(row.sides)) : "",
       h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k, row.images))),
     ];
   }

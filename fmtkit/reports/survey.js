@@ -166,7 +166,12 @@
     const m = survey.masks;
     masks.append(h("p", {}, `${number(m.trained)} of ${number(m.tokens)} tokens (${percent(m.trained / Math.max(m.tokens, 1))}) in ${counted(m.rows, "row")} at even distances: ${m.why.join("; ")}.`),
       h("p", { class: "quiet" }, `Trained share of a sequence: p5 ${percent(m.share_p5)}, p50 ${percent(m.share_p50)}, p95 ${percent(m.share_p95)}.`),
-      table(["role", "tokens", "trained"], m.roles.map((role) => [role.role, number(role.tokens), percent(role.trained / Math.max(role.tokens, 1))]), [1, 2]));
+      table(["role", "tokens", "trained"], m.roles.map((role) => [role.role, number(role.tokens), percent(role.trained / Math.max(role.tokens, 1))]), [1, 2]),
+      h("h3", {}, "By kind"),
+      h("p", { class: "quiet" }, "A model that answers writes content, reasoning, tool calls and ends of turns; all else only the template writes."),
+      h("div", { class: "kinds", role: "img", "aria-label": m.kinds.filter((kind) => kind.trained).map((kind) => `${KIND_WORDS[kind.kind]} ${percent(kind.trained / m.trained)}`).join(", ") },
+        h("span", { class: "text" }, m.kinds.filter((kind) => kind.trained).map((kind) => h("span", { class: `t k-${kind.kind}`, title: `${KIND_WORDS[kind.kind]} ${percent(kind.trained / m.trained)}` }, `${KIND_WORDS[kind.kind]} ${percent(kind.trained / m.trained)}`)))),
+      table(["kind", "tokens", "trained", "of trained tokens"], m.kinds.map((kind) => [KIND_WORDS[kind.kind], number(kind.tokens), percent(kind.trained / Math.max(kind.tokens, 1)), percent(kind.trained / Math.max(m.trained, 1))]), [1, 2, 3]));
     for (const [note, count] of Object.entries(m.notes)) masks.append(h("p", { class: "note" }, `${counted(count, "sequence")}: ${note}`));
   } else masks.append(h("p", {}, "Masks need a tokenizer and a template."));
   if (survey.anchors) {

@@ -22,7 +22,7 @@ from fmtkit.inspection.source_columns import ColumnSummary
 from fmtkit.inspection.survey_record import BadRow, FindingSummary, Survey
 from fmtkit.inspection.type_guesses import Guess
 from fmtkit.reports.histograms import bars, sparkline
-from fmtkit.reports.token_text import side_text
+from fmtkit.reports.token_text import KIND_STYLES, side_text
 
 PLACES = 8
 """Places that a finding names with --all; --json has more."""
@@ -368,6 +368,11 @@ def _print_masks(survey: Survey, console: Console, *, whole: bool) -> None:
     if not whole:
         rows = counted(masks.rows, "row")
         console.print(Text(f"trained: {trained} in {rows}; {'; '.join(masks.why)}"))
+        kinds = ", ".join(
+            f"{k.kind} {k.trained / masks.trained:.1%}" for k in masks.kinds if k.trained
+        )
+        if kinds:
+            console.print(Text(f"of these: {kinds}"))
     else:
         _heading(console, f"trained tokens, in {masks.rows:,} of the rows")
         for why in masks.why:
@@ -390,6 +395,14 @@ def _print_roles(masks: MaskSummary, console: Console) -> None:
     table = _table("role", "tokens", "trained", right=["tokens", "trained"])
     for role in masks.roles:
         table.add_row(role.role, f"{role.tokens:,}", f"{role.trained / max(role.tokens, 1):.1%}")
+    console.print(table)
+    table = _table(
+        "kind", "tokens", "trained", "of trained", right=["tokens", "trained", "of trained"]
+    )
+    for kind in masks.kinds:
+        trained = f"{kind.trained / max(kind.tokens, 1):.1%}"
+        share = f"{kind.trained / max(masks.trained, 1):.1%}"
+        table.add_row(Text(kind.kind, KIND_STYLES[kind.kind]), f"{kind.tokens:,}", trained, share)
     console.print(table)
 
 

@@ -43,6 +43,23 @@ class TurnRule:
 
 
 USUAL_TURNS = TurnRule()
+Kept = Literal["last", "all"]
+KEPT: tuple[Kept, ...] = get_args(Kept)
+
+
+@dataclass(frozen=True)
+class OriginRule:
+    """What of the trained tokens is not to be learned after all, by where it comes from."""
+
+    mask_template_tokens: bool = False
+    """Leave out what only the template writes: a model that is asked never does."""
+    ignore_empty_think: bool = False
+    """Leave out empty blocks for reasoning, whoever wrote them."""
+    keep_reasoning: Kept | None = None
+    """Leave out the reasoning of all replies but the `last`; `all` refuses a row that has lost some."""
+
+
+AS_MASKED = OriginRule()
 Detail = tuple[int, int, bool]
 """The first and the last character of a part of a content, and whether that part is trained on."""
 

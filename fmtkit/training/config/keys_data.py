@@ -1,6 +1,6 @@
 """Keys about the data: the sources, their templates, lengths and splits."""
 
-from fmtkit.tokenizers.turn_rule import ENDS
+from fmtkit.tokenizers.turn_rule import ENDS, KEPT
 from fmtkit.training.config.key import Key
 
 KEYS: tuple[Key, ...] = (
@@ -151,6 +151,25 @@ KEYS: tuple[Key, ...] = (
         f"enum:{'|'.join(ENDS)}",
         "fmtkit",
         "sft: ends of turns that are trained on: of trained turns, all, the last; default: turn",
+    ),
+    Key(
+        "mask_template_tokens",
+        "bool",
+        "fmtkit",
+        "sft: do not learn what only the template writes, as after an end of turn; default: false",
+    ),
+    Key(
+        "ignore_empty_think",
+        "bool",
+        "fmtkit",
+        "sft: do not learn empty blocks for reasoning; default: false",
+    ),
+    Key(
+        "keep_reasoning",
+        f"enum:{'|'.join(KEPT)}",
+        "fmtkit",
+        "sft: learn the reasoning of the last reply only, or of all, which refuses a row whose template "
+        "leaves some out; default: what the template writes",
     ),
     Key(
         "sequence_len",

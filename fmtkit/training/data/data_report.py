@@ -44,6 +44,12 @@ def _lines(plan: "Plan", dataset: "DatasetPlan", folder: Path) -> Iterator[str]:
             f"the template leaves out text or tools of {lossy:,} of {read:,} rows: the model does not "
             "see them"
         )
+    thoughts = report["warnings"].get("reasoning_dropped", 0)
+    if thoughts:
+        yield (
+            f"the template leaves out the reasoning of replies in {thoughts:,} of {read:,} rows: it is "
+            "not trained on"
+        )
     if report["quarantined"]:
         reasons = ", ".join(f"{code} {count:,}" for code, count in report["reasons"].items())
         yield (

@@ -1,7 +1,7 @@
 """`fmtkit inspect -c CONFIG`: the datasets of a training config as its run reads and trains on them."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ def _inspected(
         "chat_template": _template(run_plan, dataset),
         "train_on_inputs": loss.train_on_inputs,
         "assistant_only": loss.assistant_only,
+        **asdict(loss.by_origin),
         "max_length": () if limit is None else (limit,),
     }
     # A keyword argument: only a runner's module may name a section in a string.

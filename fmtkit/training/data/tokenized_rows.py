@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmtkit.core.errors import TokenizerError
 from fmtkit.core.runner import Runner
-from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
+from fmtkit.tokenizers.turn_rule import AS_MASKED, USUAL_TURNS, TurnRule
 
 if TYPE_CHECKING:
     # Methods other than sft render nothing here: their processes start without polars.
@@ -85,7 +85,7 @@ def needs_marks(rows: Any, tokenizer: Any, loss: LossRule) -> bool:
         {"messages", "prompt", "text"} & columns
     ) > 1:
         return True
-    if has_text_rows(rows):
+    if has_text_rows(rows) or loss.by_origin != AS_MASKED:
         return True
     if "messages" in columns:
         return not loss.learns_all("Conversation") and not is_marked(tokenizer)

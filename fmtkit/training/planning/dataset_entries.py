@@ -441,10 +441,12 @@ def _compiled(text: str) -> Iterator[Problem]:
     from jinja2 import TemplateSyntaxError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    from fmtkit.rendering.jinja_environment import environment
+
     if "\n" not in text and Path(text).expanduser().is_file():
         text = Path(text).expanduser().read_text(encoding="utf-8")
     try:
-        ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
+        environment(ImmutableSandboxedEnvironment).parse(text)
     except TemplateSyntaxError as error:
         yield Problem(
             "", f"chat_template_jinja: line {error.lineno}: {error.message}", "chat_template_jinja"

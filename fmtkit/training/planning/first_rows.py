@@ -12,7 +12,11 @@ from fmtkit.training.planning import checks
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.types import FirstRows
 
-_LEFT_OUT = "content_dropped"
+_LEFT_OUT = {
+    "content_dropped": "text or tools of {}: the model will not see them",
+    "reasoning_dropped": "the reasoning of replies in {}: it will not be trained on",
+}
+"""Code of a warning -> what the template leaves out."""
 
 
 @check_run(
@@ -65,8 +69,6 @@ def _notes(rows: FirstRows) -> Iterator[str]:
         yield f"{bad:,} {which} will not be trained on; the first: {rows.bad}"
     if rows.too_long:
         yield f"{rows.too_long:,} {which} are longer than sequence_len and will not be trained on"
-    if rows.warnings.get(_LEFT_OUT):
-        yield (
-            f"the template leaves out text or tools of {rows.warnings[_LEFT_OUT]:,} {which}: the model "
-            "will not see them"
-        )
+    for code, what in _LEFT_OUT.items():
+        if rows.warnings.get(code):
+            yield f"the template leaves out {what.format(f'{rows.warnings[code]:,} {which}')}"

@@ -113,6 +113,10 @@ def find_mask(run: Run) -> Iterator[Problem]:
     for dataset in plan.datasets:
         if turn_rule(plan.config, dataset.entry) != USUAL_TURNS:
             yield Problem("", f"{dataset.name}: {ONE_MASK}", dataset.name, OptionError)
+    for name in ("mask_template_tokens", "ignore_empty_think", "keep_reasoning"):
+        if plan.config.get(name) not in (None, False):
+            text = f"{name}: TRL's collator makes the masks of rows with images; leave it out"
+            yield Problem("", text, name, OptionError)
     tables = [table for table in _tables(run) if "messages" in table.column_names]
     if not any(map(rows_with_images, tables)):
         return

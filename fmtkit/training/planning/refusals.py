@@ -134,6 +134,9 @@ _USUAL_TURNS: Mapping[str, tuple[object, ...]] = {
 """Key that chooses the trained turns of sft -> the values that change nothing."""
 
 
+_BY_ORIGIN = ("mask_template_tokens", "ignore_empty_think", "keep_reasoning")
+
+
 @refuse(
     "mask",
     "a choice of trained turns or ends of turns for a method other than sft",
@@ -151,6 +154,22 @@ def _masks(config: Config, runner: Runner) -> str | None:
                     f"is {runner.method})"
                 )
     return None
+
+
+@refuse(
+    "origin_mask",
+    "a choice of trained tokens by where they come from, for a method other than sft",
+    keys=_BY_ORIGIN,
+)
+def _by_origin(config: Config, runner: Runner) -> str | None:
+    if runner.mask == "completion":
+        return None
+    asked = [key for key in _BY_ORIGIN if config.get(key) not in (None, False)]
+    return (
+        f"{asked[0]}: only sft can choose what is trained on; leave it out (the method is {runner.method})"
+        if asked
+        else None
+    )
 
 
 @refuse(
