@@ -16,9 +16,9 @@ pytest.importorskip("trl")
 
 import fmtkit
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.diffing.rules import ONLY, RULES, Judge
+from fmtkit.diffing.spool import Row, Spool
 from fmtkit.tokenizers import tokens
-from fmtkit.training.comparing.rules import ONLY, RULES, Judge
-from fmtkit.training.comparing.spool import Row, Spool
 
 HERE = Path(__file__).parent / "axolotl"
 SCHEMA = json.loads((files("fmtkit.schemas") / "comparison.schema.json").read_text())
@@ -419,7 +419,7 @@ def test_control_bytes_of_rows_never_reach_the_terminal(tmp_path, capsys):
     from datasets import Dataset
 
     from fmtkit.commands.run_listings import print_comparison
-    from fmtkit.training.comparing.comparison import compare
+    from fmtkit.diffing.comparison import compare
 
     tokenizer = tokens.load("tokenizers/ends")
     evil = "\x1b]0;owned\x07 Which river is longer\x1b[31m"
