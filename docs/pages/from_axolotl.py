@@ -8,9 +8,9 @@ from packaging.version import Version
 from fmtkit.converting import typenames
 from fmtkit.core import runner
 from fmtkit.core.tables import Ranking, table_for
+from fmtkit.diffing.rules import ONLY, RULES
 from fmtkit.formats import registry
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
-from fmtkit.diffing.rules import ONLY, RULES
 from fmtkit.training.config import keys
 from fmtkit.training.config.class_arguments import REMOVED
 from fmtkit.training.config.key import Key

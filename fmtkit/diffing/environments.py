@@ -13,9 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
+from fmtkit.core.distributions import version_of
 from fmtkit.core.errors import DependencyError, OptionError, UnknownNameError
 from fmtkit.core.escaping import one_line
 from fmtkit.diffing.trainer import Trainer, every, find
@@ -75,7 +75,7 @@ def named(name: str) -> Trainer:
 
 def is_here(trainer: Trainer) -> bool:
     """Return whether this Python has a trainer, in whatever version."""
-    return find_spec(trainer.module) is not None
+    return version_of(trainer.distribution) is not None
 
 
 def python_of(trainer: Trainer) -> Path | None:

@@ -24,7 +24,7 @@ class GivenRows:
     refused: Mapping[int, str] = field(default_factory=dict)
 
 
-def as_they_are(own: OwnRows, folder: Path) -> GivenRows:
+def as_they_are(own: OwnRows, folder: Path, *, numbered: bool = True) -> GivenRows:
     """Write the rows as fmtkit's trainers get them: TRL's dataset types."""
     file = folder / "rows.jsonl"
     columns: dict[str, None] = {}
@@ -32,7 +32,7 @@ def as_they_are(own: OwnRows, folder: Path) -> GivenRows:
         for number, row in enumerate(_every(own)):
             kept = {name: value for name, value in row.items() if value is not None}
             columns |= dict.fromkeys(kept)
-            out.write(_line({**kept, ROW: number}))
+            out.write(_line({**kept, ROW: number} if numbered else kept))
     return GivenRows(file, tuple(columns))
 
 
@@ -41,7 +41,7 @@ def converted(own: OwnRows, folder: Path, target: str, allow_loss: Iterable[str]
 
     Raises OptionError if it has a place for none.
     """
-    plain = as_they_are(own, folder)
+    plain = as_they_are(own, folder, numbered=False)
     out = folder / target
     options = ConvertOptions(type="passthrough", to=target, allow_loss=tuple(allow_loss))
     try:

@@ -376,6 +376,8 @@ class Axolotl:
             eval_sample_packing=False,
             val_set_size=0,
         )
+        if self.keys.get("rl") == "kto":
+            self.keys.setdefault("remove_unused_columns", False)
         self.lines = None
         if request.get("rows"):
             with open(request["rows"], encoding="utf-8") as file:

@@ -108,8 +108,7 @@ class Sequences:
             return False
         overlap = max(_overlap(self.a, self.b), _overlap(self.b, self.a))
         starts = [self._begins(ids) for ids in (self.a, self.b)]
-        ends = [self._closes(ids) for ids in (self.a, self.b)]
-        if overlap < min(8, len(self.a) // 2) and (starts[0] == starts[1] or ends[0] == ends[1]):
+        if overlap < min(8, len(self.a) // 2) and starts[0] == starts[1]:
             return False
         if starts[0] == starts[1]:
             keeps_start = _overlap(self.a, self.b) >= _overlap(self.b, self.a)
@@ -121,10 +120,6 @@ class Sequences:
 
     def _begins(self, ids: Sequence[int]) -> bool:
         return bool(ids) and ids[0] in self.control
-
-    def _closes(self, ids: Sequence[int]) -> bool:
-        end = next((token for token in reversed(ids) if not self._is_space(token)), None)
-        return end in self.control
 
     def _is_text(self, token: int) -> bool:
         return token not in self.control and not self._is_space(token)
@@ -324,6 +319,9 @@ class Sequences:
         )
         named = {"content", "turn_lost", "template", "empty_think", "reasoning"}
         named |= {"key_order", "json_text"}
+        if left and right:
+            # The text that differs may be trained on itself.
+            named |= {"prompt", "system"}
         if left != right and not named & {*self.found}:
             detail = f"trained on in {self.left} {short(left)!r}, in {self.right} {short(right)!r}"
             self._record("mask", detail)

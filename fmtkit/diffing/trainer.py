@@ -37,13 +37,18 @@ class Trainer:
     """What installing takes: megabytes of download and of disk, and seconds, as measured."""
 
     @property
+    def distribution(self) -> str:
+        """Return the name of its distribution."""
+        return self.package.partition("==")[0]
+
+    @property
     def version(self) -> str:
         """Return the version of its distribution."""
         return self.package.partition("==")[2]
 
     def in_version(self, version: str) -> "Trainer":
         """Return the trainer in another version, whose requirements are left as they are."""
-        return replace(self, package=f"{self.package.partition('==')[0]}=={version}")
+        return replace(self, package=f"{self.distribution}=={version}")
 
 
 @dataclass(frozen=True)

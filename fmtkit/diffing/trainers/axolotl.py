@@ -80,6 +80,9 @@ TRAINER = Trainer(
         "typer==0.25.1",
         "python-dotenv==1.0.1",
         "numba>=0.63.1,<1",
+        "evaluate==0.4.1",
+        "triton>=3.4.0",
+        "wandb",
         "addict",
         "colorama",
         "einops",
@@ -90,9 +93,8 @@ TRAINER = Trainer(
     ),
     request=_request,
     left_out=(
-        "bitsandbytes, xformers, triton, liger-kernel, torchao, flash-linear-attention and kernels (they "
-        "need CUDA and replace layers of models), gradio, wandb, trackio, lm_eval, modal and the file "
-        "systems of clouds"
+        "bitsandbytes, xformers, liger-kernel, torchao, flash-linear-attention and kernels (they need CUDA "
+        "and replace layers of models), gradio, trackio, lm_eval, modal and the file systems of clouds"
     ),
     as_is=True,
 )
