@@ -1,6 +1,6 @@
 """`fmtkit diff`: planted differences are found and named, and no row that one side dropped is passed over.
 
-TRL's real trainer is the other side where one is needed; axolotl and LLaMA-Factory are in tests/trainers.
+TRL's real trainer is the other side where one is needed; axolotl and LLaMA-Factory are in test_diffing_real.py.
 """
 
 import json
@@ -73,11 +73,11 @@ def test_a_config_and_itself_are_the_same_rows():
     assert found.left.trained_tokens == found.right.trained_tokens > 0
 
 
-PLANTED = {
-    "a default system prompt": ("system", "{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{% endif %}" + CHATML),
-    "an edited template": ("template", CHATML.replace("<|im_start|>' + message.role", "<|im_start|>the ' + message.role").replace("message['role']", "'the ' + message['role']")),
-    "an EOS that is missing": ("eos", None),
-}  # fmt: skip
+KIND = (
+    "{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
+    + CHATML
+)
+"""ChatML with a system prompt where a conversation has none."""
 
 
 def with_template(tmp_path: Path, text: str, **more) -> dict:
@@ -87,7 +87,7 @@ def with_template(tmp_path: Path, text: str, **more) -> dict:
 
 
 def test_a_default_system_prompt_of_a_template_is_one(tmp_path):
-    own = with_template(tmp_path, PLANTED["a default system prompt"][1])
+    own = with_template(tmp_path, KIND)
     found = found_by(keys(), own)
     assert {*found.rules} == {"system"}
     assert "Be kind." in found.examples[0].detail
@@ -212,7 +212,7 @@ def test_the_first_rows_of_each_dataset_are_compared():
 
 def test_configs_of_methods_that_take_other_rows_are_refused():
     with pytest.raises(
-        OptionError, match="trains sft, which takes tokens .* dpo, which takes pref"
+        OptionError, match=r"trains sft, which takes tokens .* dpo, which takes pref"
     ):
         fmtkit.diff(CHAT, "configs/dpo_chat.yaml")
 
@@ -227,7 +227,9 @@ def test_tokenizers_with_other_vocabularies_are_refused(tmp_path):
     one, other = [word for word, number in words.items() if number in (300, 301)]
     words[one], words[other] = words[other], words[one]
     (made / "tokenizer.json").write_text(json.dumps(text))
-    with pytest.raises(OptionError, match="the tokenizers differ: .* give both the same tokenizer"):
+    with pytest.raises(
+        OptionError, match=r"the tokenizers differ: .* give both the same tokenizer"
+    ):
         fmtkit.diff(keys(), keys(base_model=str(made)))
 
 
@@ -235,9 +237,7 @@ def test_rows_are_recorded_and_compared_later(tmp_path):
     file = tmp_path / "chat.rows"
     found_by(CHAT, record=file)
     assert found_by(CHAT, against=str(file)).is_equal
-    found = found_by(
-        with_template(tmp_path, PLANTED["a default system prompt"][1]), against=str(file)
-    )
+    found = found_by(with_template(tmp_path, KIND), against=str(file))
     assert {*found.rules} == {"system"}
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:-1]))
@@ -336,36 +336,46 @@ def test_fmtkit_trains_on_the_tokens_of_trls_own_trainer(name):
 @pytest.mark.parametrize(
     ("settings", "rules"),
     [
-        (("max_length=24", "truncation_mode=keep_start"), {"cut"}),
-        (("max_length=24", "truncation_mode=keep_end"), {"cut_side"}),
-        (("assistant_only_loss=false",), {"mask", "header_mask", "end_mask"}),
+        (("truncation_mode=keep_end",), {"cut_side": 4}),
+        (("max_length=20",), {"cut": 5}),
     ],
 )
 def test_settings_of_trls_trainer_that_change_tokens_are_named(settings, rules):
-    config = keys(excess_length_strategy="truncate") | {"sequence_len": 24}
-    found = found_by(config if "24" in settings[0] else CHAT, against="trl", settings=settings)
-    assert {*found.rules} | {*found.only_left} >= rules or not rules
+    config = keys(excess_length_strategy="truncate", sequence_len=30)
+    found = found_by(config, against="trl", settings=settings)
+    assert {**found.rules, **found.only_left} == rules, found.examples
     assert found.exit_code == 1
 
 
 @pytest.mark.slow
-def test_a_row_that_trls_template_refuses_is_found_among_the_others(tmp_path):
+def test_a_trainer_that_trains_on_prompts_too_is_named():
+    found = found_by(against="trl", settings=("assistant_only_loss=false",))
+    assert found.rules == {"mask": 6, "header_mask": 6, "end_mask": 6}
+
+
+@pytest.mark.slow
+def test_a_template_that_trl_cannot_mask_is_said(tmp_path):
+    text = CHATML.replace("{%- generation %}", "").replace("{%- endgeneration %}", "")
+    found = found_by(with_template(tmp_path, text), against="trl")
+    assert any("no {% generation %} marks" in note for note in found.notes)
+    assert found.rules["mask"] == 6
+
+
+@pytest.mark.slow
+def test_a_row_that_trl_refuses_is_found_among_the_others(tmp_path):
+    """A reply of no text has no token to train on, which ends TRL's preparation of all rows."""
     text = CHATML.replace(
-        "{%- for",
-        "{%- if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{%- for",
-        1,
+        "{{- message['content'] + '<|im_end|>' }}\n        {%- endgeneration",
+        "{{- message['content'] }}\n        {%- endgeneration",
     )
-    if text == CHATML:
-        text = (
-            "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-            + CHATML
-        )
-    template = tmp_path / "t.jinja"
-    template.write_text(text)
-    rows = [r for r in chat_rows() if r["messages"][0]["role"] != "system"]
-    assert found_by(
-        over(tmp_path / "r.jsonl", rows, chat_template=str(template)), against="trl"
-    ).is_equal
+    assert text != CHATML
+    rows = chat_rows()
+    rows[3]["messages"][-1]["content"] = ""
+    config = over(tmp_path / "r.jsonl", rows) | with_template(tmp_path, text, datasets=None)
+    config["datasets"] = [{"path": str(tmp_path / "r.jsonl"), "type": "chat_template"}]
+    found = found_by(config, against="trl")
+    assert found.only_left == {"refused": 1}
+    assert [e.left_row for e in found.examples if e.rules == ("refused",)] == [3]
 
 
 def test_the_help_loads_nothing_heavy():
@@ -427,7 +437,7 @@ def test_an_environment_that_does_not_install_leaves_nothing(tmp_path, monkeypat
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     with pytest.raises(
-        DependencyError, match="pip cannot install it: ERROR.*nothing was kept"
+        DependencyError, match=r"pip cannot install it: ERROR.*nothing was kept"
     ) as caught:
         environments.create("llama-factory", str(tmp_path / "envs"))
     assert "--python PATH" in str(caught.value)
