@@ -20,4 +20,4 @@ def text() -> str:
 def _with_rows(written: str, head: str, listed: Mapping[str, str]) -> str:
     before, _, rest = written.partition(head)
     rows = "".join(f"| `{name}` | {about} |\n" for name, about in listed.items())
-    return f"{before}{head}{rows}{re.sub(r'\A(?:[|].*\n)*', '', rest)}"
+    return before + head + rows + re.sub(r"\A(?:[|].*\n)*", "", rest)

@@ -196,10 +196,10 @@ def text() -> str:
 
 _COMPARING = """## Compare with what axolotl prepared
 
-`fmtkit diff config.yaml --against axolotl` lets axolotl prepare the rows and compares them token by token; `fmtkit diff
-config.yaml --against last_run_prepared/HASH` compares with what `axolotl preprocess config.yaml` has left. Rows are
-aligned by their content there: axolotl shuffles when it prepares, and packs. Rules and exit codes are in
-[Do two trainers train on the same tokens?](diff.md).
+`fmtkit diff config.yaml --against axolotl` lets axolotl prepare the rows and compares them token by token;
+`fmtkit diff config.yaml --against last_run_prepared/HASH` compares with what `axolotl preprocess config.yaml`
+has left. Rows are aligned by their content there: axolotl shuffles when it prepares, and packs. Rules and
+exit codes are in [Do two trainers train on the same tokens?](diff.md).
 
 """
 
