@@ -140,7 +140,7 @@ def diff(
     config: str | Path | Mapping[str, Any],
     other: str | Path | Mapping[str, Any] | None = ...,
     *,
-    against: str | None = ...,
+    against: str | Path | None = ...,
     python: str | Path | None = ...,
     rows: int | None = ...,
     allow: str | Sequence[str] = ...,

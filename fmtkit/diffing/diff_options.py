@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fmtkit.core.options import COUNT, NATURAL, PATH, SWITCH, TEXT, TEXTS, Options, option
+from fmtkit.core.options import COUNT, NATURAL, PATH, SWITCH, TEXTS, Options, option
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DiffOptions(Options):
     panel = "Comparing"
 
     against: str | None = option(
-        TEXT,
+        PATH,
         "trl, axolotl, llama-factory (or NAME==VERSION), fmtkit, a folder that axolotl prepared, or a file "
         "of --record.",
     )

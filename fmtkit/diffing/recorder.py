@@ -266,14 +266,22 @@ class Trl:
     """Arguments that would hide the rows, or prepare them in other processes."""
 
     def __init__(self, request):
-        from datasets import Dataset
+        import datasets
 
         _keep_row_numbers()
         self.request, self.notes = request, []
         self.tokenizer = _load_tokenizer(request)
         with open(request["rows"], encoding="utf-8") as file:
             self.rows = [json.loads(line) for line in file]
-        self.dataset = Dataset
+        self.nested = [
+            name
+            for name in {name: None for row in self.rows for name in row}
+            if self._is_nested(name)
+        ]
+        if self.nested and not hasattr(datasets, "Json"):
+            self.notes.append(
+                "this version of datasets has one struct for all tools and calls: absent keys are null"
+            )
         self.class_, self.arguments = (self._named(request[name]) for name in ("class", "config"))
         fields = self.arguments.__dataclass_fields__
         self.settings = {k: v for k, v in request["settings"].items() if k in fields}
@@ -282,6 +290,23 @@ class Trl:
             self.notes.append(f"{self.arguments.__name__} has no {', '.join(unknown)}")
         self.model = _tiny_model(request["work"] + "/model", self.tokenizer, request["head"])
         self.tokenizer.save_pretrained(self.model)
+
+    def _is_nested(self, name):
+        """Return whether a column has objects in its objects, as tools and calls are."""
+        given = (row[name] for row in self.rows if isinstance(row.get(name), list))
+        items = (item for values in given for item in values if isinstance(item, dict))
+        return any(isinstance(value, (dict, list)) for item in items for value in item.values())
+
+    def _dataset(self, rows):
+        """Return rows as a dataset; where it can, with objects of any keys, as they are in JSON."""
+        import datasets
+
+        made = datasets.Dataset.from_list(rows)
+        if not self.nested or not hasattr(datasets, "Json"):
+            return made
+        features = made.features.copy()
+        features.update({name: datasets.List(datasets.Json()) for name in self.nested})
+        return datasets.Dataset.from_list(rows, features=features)
 
     @staticmethod
     def _named(path):
@@ -298,7 +323,7 @@ class Trl:
 
     def record(self, part):
         """Yield the lines of some rows."""
-        trainer = self._trainer(self.dataset.from_list([self.rows[number] for number in part]))
+        trainer = self._trainer(self._dataset([self.rows[number] for number in part]))
         kept = trainer.train_dataset
         for number in range(len(kept)):
             example = dict(kept[number])
