@@ -53,7 +53,7 @@ CLANG ?= $(firstword $(foreach name,clang clang-19 clang-18 clang-17 clang-16 cl
 FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
-.PHONY: fixtures gpu axe azurite demo demo-data demo-train check test-lowest test-newest coverage docs-site test test-slow test-all test-old-trl test-vllm test-diff test-stress test-sanitized sanitized fuzz wheel \
+.PHONY: fixtures gpu verdicts axe azurite demo demo-data demo-train check test-lowest test-newest coverage docs-site test test-slow test-all test-old-trl test-vllm test-diff test-stress test-sanitized sanitized fuzz wheel \
   lint lint-c types format bench docs clean help
 
 help:
@@ -77,6 +77,7 @@ help:
 	@echo "make docs      generate what is generated in docs/ and schemas/"
 	@echo "make docs-site the documentation with search and an API reference, in build/site; links are checked"
 	@echo "make bench     the side-by-side benchmarks"
+	@echo "make verdicts  a run that learns and five that cannot: whether their pages say so"
 	@echo "make gpu       every kind of training on a GPU, beside TRL's scripts; says elsewhere what it would run"
 
 $(VENV)/base: $(BUILD_FILES)
@@ -277,6 +278,10 @@ docs-site: $(VENV)/site
 
 bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py
+
+# One run that learns and five that cannot, 200 steps each on a CPU: about ten minutes.
+verdicts: $(VENV)/train
+	$(BIN)/python benchmarks/verdicts.py
 
 # GPU_PYTHON is for machines without a network, whose own interpreter has torch: nothing is installed then.
 gpu: $(if $(GPU_PYTHON),,$(VENV)/train)

@@ -24,6 +24,8 @@ from fmtkit.training.planning.plan import plan
 ROOT = Path(__file__).resolve().parents[1]
 Walk = dict[str, list[str]]
 """Module -> its functions, both in the order in which they are entered."""
+NO_STEPS = frozenset({"fmtkit.core.data_classes"})
+"""Modules that no reader follows: methods that every dataclass has."""
 
 
 class Profiler:
@@ -38,6 +40,8 @@ class Profiler:
         path = Path(frame.f_code.co_filename)
         if path.is_relative_to(ROOT / "fmtkit") or path.is_relative_to(ROOT / "runners"):
             module = str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
+            if module in NO_STEPS:
+                return
             functions = self.walk.setdefault(module, [])
             if frame.f_code.co_qualname not in functions:
                 functions.append(frame.f_code.co_qualname)

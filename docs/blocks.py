@@ -26,6 +26,7 @@ MARK = re.compile(r"<!-- (not run|file): (.+?) -->")
 SHELL = set("|&;<>()$`*?[]#~%!{}'\"\\")
 JOINT = re.compile(r"(?P<both> 2>&1)? (?P<next>\|\|?|&&) ")
 """Where a first command ends and another begins that takes what it prints, or its exit code."""
+LOADS_TORCH = ("fmtkit train ", "fmtkit try ")
 QUOTED = re.compile(r"'[^'\n]*'")
 VARYING = (
     (re.compile(r"in \d+\.\d\d s(, [\d,]+ rows/s)?"), "in 0.00 s"),
@@ -111,12 +112,16 @@ def execute(command: str, folder: Path) -> tuple[str, int]:
     """Run a command as a terminal of 100 columns would without being one.
 
     fmtkit runs in this process, at the head of a pipe or of a list too: to start Python takes longer
-    than most of the commands.
+    than most of the commands. What loads torch has a process of its own.
     """
     line = command.replace("\\\n", " ")
     joint = JOINT.search(line)
     own, rest = (line[: joint.start()], line[joint.end() :]) if joint else (line, "")
-    if not own.startswith("fmtkit ") or SHELL & set(QUOTED.sub("", own)):
+    if (
+        not own.startswith("fmtkit ")
+        or own.startswith(LOADS_TORCH)
+        or SHELL & set(QUOTED.sub("", own))
+    ):
         return _shell(command, folder)
     piped = joint is not None and joint["next"] == "|"
     out, said, code = _here(shlex.split(own)[1:], apart=piped and not joint["both"])
@@ -167,9 +172,10 @@ def samples(folder: Path) -> Iterator[Path]:
     """Copy the samples to a folder and work there."""
     shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
     (folder / ".bin").mkdir()
-    shim = folder / ".bin" / "fmtkit"
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fmtkit "$@"\n', encoding="utf-8")
-    shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+    for name, more in {"fmtkit": " -m fmtkit", "python": ""}.items():
+        shim = folder / ".bin" / name
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}"{more} "$@"\n', encoding="utf-8")
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
     before, width = Path.cwd(), os.environ.get("COLUMNS")
     os.chdir(folder)
     os.environ["COLUMNS"] = str(COLUMNS)

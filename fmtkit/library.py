@@ -74,6 +74,7 @@ def convert(
     Example:
         >>> fmtkit.convert("pairs.jsonl", "chatml.intel", "pairs.parquet").rows_written  # doctest: +SKIP
     """
+    source = _given(source)
     if out is not None:
         return convert_to(source, out, options)
     # Nothing is written, but a format or compression that cannot be written is still an error.
@@ -108,7 +109,12 @@ def read(
     Example:
         >>> for batch in fmtkit.read("pairs.jsonl", "intel"): ...  # doctest: +SKIP
     """
-    return _batches(RowStream(source, options), rejects)
+    return _batches(RowStream(_given(source), options), rejects)
+
+
+def _given(source: Source) -> Source:
+    """Return a source; an empty list is one without rows, which on the command line is a missing argument."""
+    return iter(()) if isinstance(source, list | tuple) and not source else source
 
 
 def _batches(rows: RowStream, rejects: Rejects | None) -> Iterator[pa.RecordBatch]:
@@ -144,7 +150,7 @@ def table(
         >>> fmtkit.table([{"question": "q", "chosen": "a", "rejected": "b"}], "intel").num_rows
         1
     """
-    rows = RowStream(source, options)
+    rows = RowStream(_given(source), options)
     pieces = []
     for piece in rows:
         _collect(rows, piece, rejects)
@@ -206,7 +212,7 @@ def validate(
         >>> [found.code for found in fmtkit.validate([{"question": "q"}], "gsm8k").items]
         ['missing_field']
     """
-    return validate_sources(source, options, schema=schema)
+    return validate_sources(_given(source), options, schema=schema)
 
 
 @keywords(InspectOptions, without=("config",))
@@ -230,7 +236,7 @@ def inspect(source: Source, type: str | None = None, *, options: InspectOptions)
     """
     from fmtkit.inspection.inspection import run
 
-    return run(source, options).survey
+    return run(_given(source), options).survey
 
 
 NOT_OF_A_LOCK = ("sample", "show_mask", "rows", "loss_budget")

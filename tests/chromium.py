@@ -92,7 +92,11 @@ class Browser:
 
     def open(self, page: Path) -> None:
         """Open a page and wait until it has drawn itself."""
-        self.send("Page.navigate", url=page.as_uri())
+        self.visit(page.as_uri())
+
+    def visit(self, url: str) -> None:
+        """Open what is at an address, as `open` does."""
+        self.send("Page.navigate", url=url)
         self.settle()
 
     def settle(self) -> None:

@@ -149,3 +149,38 @@ def test_json_is_written_for_people_too(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "b.json", {"a": object()})
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+MUCH = 3 << 20
+"""Bytes of which writing and hashing are handed to threads."""
+
+
+def test_much_and_little_is_written_in_the_order_of_the_calls(tmp_path):
+    pieces = [b"a" * MUCH, b"b", b"c" * MUCH, b"d" * MUCH, b"e"]
+    file = PartialFile(tmp_path / "a", hashed=True)
+    for piece in pieces:
+        file.write(piece)
+    file.publish()
+    whole = b"".join(pieces)
+    assert (tmp_path / "a").read_bytes() == whole
+    written = file.written(5)
+    assert (written.bytes, written.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+
+
+@pytest.mark.parametrize("then", ["write", "sync", "publish", "leave"])
+def test_what_cannot_be_written_on_a_thread_is_told_by_the_next_call(tmp_path, then):
+    with files_of_at_most(MUCH // 2):
+        file = PartialFile(tmp_path / "a", hashed=True)
+        file.write(b"a" * MUCH)
+        with pytest.raises(WriteError, match=r"cannot write .*/a: File too large; raise the limit"):
+            file.write(b"b") if then == "write" else getattr(file, then)()
+        file.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_discarded_while_its_bytes_cannot_be_written(tmp_path):
+    with files_of_at_most(MUCH // 2):
+        file = PartialFile(tmp_path / "a")
+        file.write(b"a" * MUCH)
+        file.discard()
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import doctest
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from inspect import signature
@@ -48,7 +49,14 @@ WITH_PYTHON = [page for page in PAGES if _blocks(page, "pycon")]
 NOT_RUN = [b for page in PAGES for b in _docs("blocks").blocks(page) if b.mark == "not run"]
 
 
-@pytest.mark.parametrize("page", _named(WITH_COMMANDS))
+def _with_commands() -> Iterator[Any]:
+    """Yield the pages with commands; those of the tutorial train a model."""
+    for page in WITH_COMMANDS:
+        marks = [pytest.mark.slow] if page.name == "tutorial.md" else []
+        yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", _with_commands())
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
     blocks = _docs("blocks")
     with blocks.samples(tmp_path):
@@ -169,6 +177,25 @@ def _anchors(page: Path) -> set[str]:
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
     heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_a_page_begins_with_what_it_is_about():
+    for page in PAGES:
+        shown = re.sub(r"<!--.*?-->\n*", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        title, _, rest = shown.partition("\n")
+        about = rest.lstrip().partition("\n")[0]
+        assert title.startswith("# "), page.name
+        assert about, page.name
+        assert not re.match(r"(Generated|Made) by", about), page.name
+
+
+def test_what_is_written_by_hand_has_at_most_forty_thousand_words():
+    """Things are said once, and linked: what users read is not what the code could say by itself."""
+    pages = [page for page in PAGES if {"docs", "runners"} & {*page.relative_to(ROOT).parts}]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    own = [text for text in texts if not text.startswith("<!-- Generated")]
+    assert len(own) < len(texts)
+    assert sum(len(text.split()) for text in own) <= 40_000
 
 
 def test_every_page_is_in_the_index():

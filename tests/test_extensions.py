@@ -1,6 +1,7 @@
 """Callbacks of a configuration: found by their named paths, checked by the plan, and run."""
 
 import json
+import re
 import textwrap
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from fmtkit.training.planning import extensions
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.run_plan import Plan
 
+MERGE = "trl.experimental.merge_model_callback.MergeModelCallback"
 OWN = """
     import json
     from pathlib import Path
@@ -291,15 +293,50 @@ def test_callbacks_of_the_user_and_of_trl_run(write, tmp_path):
 
 
 def test_a_callback_of_trl_that_lacks_a_package_is_named_before_the_run(write):
-    for name, package in (
-        ("trl.experimental.merge_model_callback.MergeModelCallback", "mergekit"),
-        ("trl.WeaveCallback", "weave"),
+    for name, package, given in (
+        (MERGE, "mergekit", {}),
+        ("trl.WeaveCallback", "weave", {"project_name": "p"}),
     ):
         if find_spec(package) is not None:
             continue
-        keys = {"callbacks": [name], "val_set_size": 4, "eval_steps": 1}
+        keys = {"val_set_size": 4, "eval_steps": 1, "save_strategy": "steps"}
+        keys["callbacks"] = [{"class": name, "kwargs": given}]
         with pytest.raises(DependencyError, match=f"{name} needs {package}: pip install"):
             train(write(**keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (
+            {"callbacks": [MERGE], "save_strategy": "no"},
+            "save_strategy: no writes none; write steps",
+        ),
+        ({"callbacks": [MERGE], "save_strategy": "steps", "adapter": "lora"}, "leave adapter out"),
+        (
+            {"callbacks": ["trl.WeaveCallback"], "val_set_size": 4, "eval_steps": 1},
+            "kwargs: {project_name: NAME}, or use_wandb: true",
+        ),
+    ],
+)
+def test_what_a_callback_of_trl_needs_of_the_run_is_said_by_the_plan(write, keys, why):
+    with pytest.raises(FmtkitError, match=re.escape(why)):
+        planned(write(**keys))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["mergekit", "weave"])
+def test_callbacks_of_trl_run_where_their_package_is(write, tmp_path, monkeypatch, package):
+    pytest.importorskip(package)
+    monkeypatch.setenv("WEAVE_DISABLED", "true")
+    if package == "mergekit":
+        keys = {"callbacks": [MERGE], "save_strategy": "steps", "save_steps": 1}
+    else:
+        weave = {"class": "trl.WeaveCallback", "kwargs": {"project_name": "p"}}
+        keys = {"callbacks": [weave], "val_set_size": 4, "eval_steps": 1}
+    assert train(write(**keys, max_steps=2)).exit_code == 0
+    merged = tmp_path / "run" / "checkpoints" / "checkpoint-2" / "merged" / "model.safetensors"
+    assert merged.is_file() == (package == "mergekit")
 
 
 @pytest.mark.parametrize("name", ["LogCompletionsCallback", "WeaveCallback"])

@@ -108,6 +108,24 @@ def test_samples_do_not_change_what_is_trained(tmp_path, model):
 
 
 @pytest.mark.slow
+def test_several_processes_share_the_prompts_and_one_writes_the_answers(tmp_path, model):
+    """Three prompts of two processes: the one of less to do waits, and each answer is there once."""
+    made = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        keys = config(folder, model, "dpo", num_processes=processes, generation_temperature=1.0)
+        (folder / "test.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in ROWS["dpo"][3:7])
+        )
+        keys |= {"learning_rate": 0.0, "generate_samples": 3, "max_steps": 4}
+        run = fmtkit.train(keys).plan.run
+        made[processes] = pq.read_table(run / "completions.parquet").to_pylist()
+        assert [row["step"] for row in made[processes]] == [2, 2, 2, 4, 4, 4]
+    assert made[1] == made[2]
+
+
+@pytest.mark.slow
 def test_without_rows_to_evaluate_on_the_first_rows_are_answered_at_the_end(tmp_path, model):
     keys = config(tmp_path, model, "sft", generate_samples=True, num_generation_samples=1)
     for name in ("test_datasets", "eval_strategy", "eval_steps"):

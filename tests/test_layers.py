@@ -114,7 +114,7 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
-    ("locking", "diffing"),
+    ("browsing", "locking", "diffing"),
     ("runners",),
     ("commands",),
 ]
@@ -246,6 +246,7 @@ def test_nothing_but_training_and_runners_imports_training():
         for name in (
             "options",
             "arguments",
+            "data_classes",
             "errors",
             "credentials",
             "urls",

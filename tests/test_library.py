@@ -24,6 +24,7 @@ from fmtkit.core.errors import (
     TemplateError,
     UnknownNameError,
 )
+from fmtkit.reports.console import print_findings, print_report
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 
@@ -256,6 +257,53 @@ def test_every_entry_of_a_report_is_an_attribute(tmp_path):
     assert not hasattr(report, "rows_writen")
 
 
+def test_printing_a_report_shows_what_the_command_prints(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_bytes(lines([INTEL, {"question": "q"}]))
+    report = fmtkit.convert(tmp_path / "a.jsonl", "intel", tmp_path / "out.parquet")
+    print_report(report, as_json=False, quiet=False)
+    assert str(report) == capsys.readouterr().err.rstrip()
+    assert "missing_field" in str(report)
+    assert "out.quarantine.jsonl" in str(report)
+    assert "{" not in str(report)
+    assert repr(report) == "<Report of intel: rows_read=2, quarantined=1, rows_written=1>"
+    findings = fmtkit.validate(tmp_path / "a.jsonl", "intel")
+    print_findings(findings, as_json=False, quiet=False)
+    shown = capsys.readouterr()
+    assert str(findings) == (shown.out + shown.err).rstrip()
+    assert repr(findings) == "<Findings: 1 of 2 rows sound, 1 bad row>"
+
+
+def test_printing_a_survey_shows_its_verdict_findings_and_lengths():
+    rows = [INTEL, {"question": "q \x1b[31m", "chosen": "same", "rejected": "same"}]
+    survey = fmtkit.inspect(rows, "intel")
+    assert repr(survey) == "<Survey of intel: 1 rows, 1 finding>"
+    text = str(survey)
+    assert f"✖ {survey.verdict.text}" in text
+    assert "chosen_equals_rejected" in text
+    assert "prompt+chosen" in text
+    assert "\x1b" not in text
+    assert "{" not in text
+    assert "no type fits" in str(fmtkit.inspect([{"zzz": 1}]))
+
+
+def test_an_empty_list_is_a_source_without_rows():
+    assert fmtkit.table([], "intel").num_rows == 0
+    assert fmtkit.table((), "intel").column_names == ["prompt", "chosen", "rejected"]
+    assert list(fmtkit.read([], "intel")) == []
+    assert fmtkit.convert([], "intel").rows_read == 0
+    assert fmtkit.validate([], "intel").exit_code == 4
+    assert fmtkit.inspect([]).rows == 0
+
+
+def test_a_text_is_no_conversation_and_the_error_shows_one():
+    with pytest.raises(
+        OptionError, match=r"^render: 'Hi' is no conversation; .* \[\{\"role\": \"user\""
+    ):
+        fmtkit.render("Hi", "chatml")
+    with pytest.raises(TemplateError, match="there is no message to render"):
+        fmtkit.render([], "chatml")
+
+
 @pytest.mark.slow
 def test_a_type_checker_sees_keywords_and_results(tmp_path):
     pytest.importorskip("mypy")
@@ -313,8 +361,6 @@ def test_what_cannot_be_a_source_is_an_error():
     for source in (5, None, object(), {"a": 1}, b"{}"):
         with pytest.raises(FmtkitError):
             fmtkit.table(source, "intel")
-    with pytest.raises(OptionError, match="SOURCE"):
-        fmtkit.table([], "intel")
 
 
 @pytest.mark.parametrize("batch", ["Hi", b"Hi", {"role": "user"}, ["Hi"], 5, None])

@@ -111,6 +111,9 @@ def test_a_notebook_shows_them(tmp_path):
         "fmtkit.convert(rows, 'intel')",
         "fmtkit.inspect(rows)",
         "fmtkit.validate(rows, 'intel')",
+        "print(fmtkit.convert(rows, 'intel'))",
+        "fmtkit.render([{'role': 'user', 'content': 'Hi'}], 'chatml')",
+        "fmtkit.convert([], 'intel').rows_read",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata["kernelspec"] = {
@@ -121,7 +124,12 @@ def test_a_notebook_shows_them(tmp_path):
     nbclient.NotebookClient(
         notebook, timeout=120, resources={"metadata": {"path": tmp_path}}
     ).execute()
-    shown = [cell.outputs[-1]["data"]["text/html"] for cell in notebook.cells[1:]]
+    printed, rendered, read = (cell.outputs[-1] for cell in notebook.cells[-3:])
+    assert "rows written" in printed["text"]
+    assert "{" not in printed["text"]
+    assert "<|im_start|>user" in rendered["data"]["text/plain"]
+    assert read["data"]["text/plain"] == "0"
+    shown = [cell.outputs[-1]["data"]["text/html"] for cell in notebook.cells[1:4]]
     assert "rows written" in shown[0]
     assert "✔ fine: the one row converts" in shown[1]
     assert "1 of 1 row sound" in shown[2]

@@ -7,6 +7,7 @@ from runs import INTEL, fmtkit, lines
 
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.validation import validate_sources
+from fmtkit.core import progress_lines
 from fmtkit.inspection import inspection
 from fmtkit.inspection.inspect_options import InspectOptions
 
@@ -35,10 +36,34 @@ def test_commands_that_read_every_row_draw_a_bar_on_a_terminal(
         assert (hidden.code, "rows/s" in hidden.err + hidden.out) == (shown.code, False)
 
 
-def test_no_bar_where_stderr_is_no_terminal(capsys, monkeypatch, source):
+def test_short_work_shows_nothing_where_stderr_is_no_terminal(capsys, monkeypatch, source):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     for command in ("validate", "inspect"):
-        assert "rows/s" not in fmtkit(capsys, command, source, "--type", "chatml.intel").err
+        err = fmtkit(capsys, command, source, "--type", "chatml.intel").err
+        assert "rows/s" not in err
+        assert "progress:" not in err
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("convert", "converting"), ("validate", "checking"), ("inspect", "inspecting")],
+)
+def test_long_work_writes_plain_lines_where_stderr_is_no_terminal(
+    capsys, monkeypatch, source, tmp_path, command, what
+):
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    # As if ten seconds had passed since the last line.
+    monkeypatch.setattr(progress_lines, "_PAUSE", -1.0)
+    monkeypatch.setattr(progress_lines, "_SHARE", 0.0)
+    out = ["-o", tmp_path / "out.parquet", "--overwrite"] if command == "convert" else []
+    size = source.stat().st_size
+    shown = fmtkit(capsys, command, source, "--type", "chatml.intel", *out)
+    assert f"progress: {what}: {size} B of {size} B, 3 rows, 1 bad\n" in shown.err
+    assert "\x1b" not in shown.err
+    assert "progress:" not in shown.out
+    for flag in ("--no-progress", "--quiet", "--json"):
+        hidden = fmtkit(capsys, command, source, "--type", "chatml.intel", *out, flag)
+        assert "progress:" not in hidden.err + hidden.out
 
 
 @pytest.mark.parametrize("command", ["validate", "inspect"])

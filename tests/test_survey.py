@@ -15,7 +15,7 @@ import sick_rows
 
 import fmtkit
 from fmtkit import catalogue
-from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.core.errors import ColumnMismatchError, TokenizerError
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
 from fmtkit.inspection.survey_record import Survey
@@ -312,8 +312,6 @@ def test_what_is_missing_is_said_in_one_line(tmp_path):
         fmtkit.inspect(path, tokenizer="./nowhere")
     with pytest.raises(TypeError, match="did you mean 'tokenizer'"):
         fmtkit.inspect(path, tokeniser="x")
-    with pytest.raises(OptionError, match="SOURCE"):
-        fmtkit.inspect([])
 
 
 TYPES = {

@@ -45,6 +45,16 @@ def test_each_passed_through_argument_names_the_set_that_it_came_from(config, ca
     assert found["ld_alpha"]["origin"] == "key trainer_args.ld_alpha"
 
 
+def test_on_a_terminal_what_nobody_set_is_dim(config, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    done = runs.fmtkit(capsys, "train", config(WHOLE), "--dry-run", "--set", "rl_beta=0.3")
+    dim = [line for line in done.out.splitlines() if line.startswith("\x1b[2m")]
+    assert any("trainer: report_to" in line and "default of fmtkit" in line for line in dim)
+    assert not any("key " in line for line in dim)
+    assert "--set rl_beta" in done.out
+
+
 def test_a_dry_run_prints_the_plan_as_json(config, capsys):
     done = runs.fmtkit(
         capsys, "train", config(WHOLE), "--dry-run", "--json", "--num-processes", "2"

@@ -12,11 +12,13 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 from datasets import Dataset
 
+from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers import tokens
+from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.data.inspect_config import inspect_config
 
 METHODS = {
@@ -111,14 +113,13 @@ def of_fmtkit(method: str, model: str, sources: list[list[dict]], folder: Path, 
         file = folder / f"{number}.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         entries.append({"path": str(file)})
-    named = {"reward": {"reward_model": True}, "sft": {}}.get(method, {"rl": method})
     whole = {
         "base_model": model,
         "output_dir": str(folder / "run"),
         "datasets": entries,
         "shuffle_merged_datasets": False,
         **tiny.STEP,
-        **named,
+        **named(method),
         **keys,
     }
     plan = prerendered.settled(planning.plan(whole), with_hub=False)
@@ -128,6 +129,11 @@ def of_fmtkit(method: str, model: str, sources: list[list[dict]], folder: Path, 
     work = run.job_of(plan, *datasets.prepare(plan, text), text)
     parts = build.parts_of(work, [])
     return plan, parts, build.make_trainer(work, parts)
+
+
+def named(method: str) -> dict[str, object]:
+    """Return the keys that choose a method."""
+    return {"reward": {"reward_model": True}, "sft": {}}.get(method, {"rl": method})
 
 
 IDS = ("input_ids", "labels", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
@@ -155,6 +161,128 @@ def test_inspect_shows_the_ids_and_labels_of_text_that_trl_makes(tmp_path, bare,
     found = made(of_trl(method, bare, rows, tmp_path))
     tokenizer = tokens.load(bare)
     assert sorted(map(str, found)) == sorted(str(shown(row, method, tokenizer)) for row in rows)
+
+
+@pytest.mark.parametrize(("method", "rows"), CASES, ids=TEXTS)
+def test_the_length_limit_counts_what_trl_adds_to_text(tmp_path, bare, method, rows):
+    """A row that passes is whole in the trainer: neither its EOS is cut, nor the row left out."""
+    sizes = [trained_length(one) for one in of_trl(method, bare, rows, tmp_path)]
+    assert len(set(sizes)) > 1
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for limit in sorted({min(sizes), max(sizes) - 1, max(sizes)}):
+        kept = sum(size <= limit for size in sizes)
+        keys = {
+            "base_model": bare,
+            "output_dir": str(tmp_path / "run"),
+            "datasets": [{"path": str(source)}],
+            **tiny.STEP,
+            **named(method),
+            "sequence_len": limit,
+        }
+        config = keys_file(keys, tmp_path)
+        (report,) = convert_config(config, [], tmp_path / f"{limit}.parquet", ConvertOptions())
+        assert report.converted == kept
+        [(_, found)] = inspect_config(config, [], InspectOptions())
+        cut = next(one for one in found.survey.cutting.cuts if one.way == "drop")
+        assert (cut.max_length, cut.rows_lost) == (limit, len(rows) - kept)
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        _, _, trainer = of_fmtkit(method, bare, [rows], folder, sequence_len=limit)
+        assert sorted(map(trained_length, trainer.train_dataset)) == sorted(sizes)[:kept]
+
+
+LONG = {
+    "sft": [{"text": "red apple big river stone warm of the"}],
+    "sft completion": [{"prompt": "red", "completion": " apple big river stone warm of the"}],
+    "dpo": [{"prompt": "red", "chosen": " big apple river stone warm", "rejected": " river" * 9}],
+    "kto": [{"prompt": "red", "completion": " big apple river stone warm", "label": True}],
+}
+LONG |= dict.fromkeys(("reward", "cpo"), LONG["dpo"])
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_text_that_is_cut_in_a_file_is_whole_in_trl(tmp_path, bare, name):
+    """The trainer cuts no row again, and no EOS that it adds."""
+    method, rows, limit = name.partition(" ")[0], [*LONG[name], *TEXTS[name]], 6
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    keys = {
+        "base_model": bare,
+        "datasets": [{"path": str(source)}],
+        **tiny.STEP,
+        **named(method),
+        "sequence_len": limit,
+    }
+    options = ConvertOptions(on_overlong="truncate-end", max_length=limit, tokenizer=bare)
+    convert_config(keys_file(keys, tmp_path), [], tmp_path / "cut.jsonl", options)
+    cut = [json.loads(line) for line in (tmp_path / "cut.jsonl").read_text().splitlines()]
+    sizes = [trained_length(row) for row in of_trl(method, bare, cut, tmp_path)]
+    assert max(sizes) == limit
+
+
+def test_the_length_of_a_prompt_of_text_has_what_the_tokenizer_adds(tmp_path, bare):
+    rows = [{"prompt": "red apple big red apple big"}, {"prompt": "red"}]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    from transformers import AutoTokenizer
+
+    size = len(AutoTokenizer.from_pretrained(bare)(rows[0]["prompt"])["input_ids"])
+    for limit in (size - 1, size):
+        keys = {
+            "base_model": bare,
+            "datasets": [{"path": str(source)}],
+            **tiny.STEP,
+            "rl": "grpo",
+            "trl": {"num_generations": 2},
+            "sequence_len": limit,
+        }
+        out = tmp_path / f"{limit}.jsonl"
+        (report,) = convert_config(keys_file(keys, tmp_path), [], out, ConvertOptions())
+        assert report.converted == 1 + (limit == size)
+
+
+def test_the_length_of_steps_has_bos_and_separators(tmp_path, bare):
+    """As `inspect` and the trainer count them."""
+    from transformers import AutoTokenizer
+
+    from fmtkit.training.run.stepwise import step_ids
+
+    rows = [
+        {"prompt": "red", "completions": ["big apple", "river"], "labels": [True, False]},
+        {"prompt": "blue", "completions": ["stone"], "labels": [True]},
+    ]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    tokenizer = AutoTokenizer.from_pretrained(bare)
+    separator = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    size = len(step_ids(tokenizer, *rows[0].values(), separator)[0])
+    for limit in (size - 1, size):
+        keys = {
+            "base_model": bare,
+            "datasets": [{"path": str(source), "type": "stepwise_supervised"}],
+            **tiny.STEP,
+            "process_reward_model": True,
+            "sequence_len": limit,
+        }
+        out = tmp_path / f"{limit}.jsonl"
+        (report,) = convert_config(keys_file(keys, tmp_path), [], out, ConvertOptions())
+        assert report.converted == 1 + (limit == size)
+
+
+def keys_file(keys: Mapping[str, object], folder: Path) -> Path:
+    file = folder / "config.yaml"
+    file.write_text(json.dumps(keys))
+    return file
+
+
+def trained_length(row: Mapping[str, Any]) -> int:
+    """Return how long the longest sequence of a trainer's row is."""
+    prompt = len(row.get("prompt_ids", ()))
+    replies = [len(row[n]) for n in ("completion_ids", "chosen_ids", "rejected_ids") if n in row]
+    whole = [len(v) for n, v in row.items() if n == "input_ids"]
+    whole += [len(row[n]) for n in ("chosen_input_ids", "rejected_input_ids") if n in row]
+    return max([*whole, *(prompt + size for size in replies)])
 
 
 def shown(row: dict, method: str, tokenizer: tokens.Tokenizer) -> dict[str, list[int]]:
@@ -350,6 +478,81 @@ def test_a_model_of_text_is_tried_with_the_bos_of_its_training(tmp_path, chattin
         ids["chosen_ids"] if method == "dpo" else [i for i in ids["chosen_labels"] if i != -100]
     )
     assert first.trained["chosen"]["tokens"] == len(length)
+
+
+CLONED = "{% for m in messages %}<|turn|>{{ m['role'] }} {{ m['content'] }}<|over|>{% endfor %}"
+
+
+@pytest.fixture
+def other(tmp_path, bare):
+    """Return a tokenizer with a template, an EOS and a token that a model of text lacks, in a hub cache too."""
+    from transformers import AddedToken, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(bare)
+    tokenizer.add_tokens([AddedToken("<|over|>", special=True), AddedToken("<|turn|>")])
+    tokenizer.eos_token = "<|over|>"
+    tokenizer.chat_template = CLONED
+    folder = tmp_path / "hub" / "models--of--another" / "snapshots" / "1"
+    tokenizer.save_pretrained(folder)
+    refs = folder.parents[1] / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("1")
+    return folder
+
+
+@pytest.mark.parametrize("place", ["folder", "hub"])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_tokenizer_of_chat_template_path_is_cloned_as_by_trl(
+    tmp_path, bare, other, monkeypatch, place, adapter
+):
+    from huggingface_hub import constants
+
+    from fmtkit.training.building import build
+    from fmtkit.training.data import datasets
+    from fmtkit.training.planning import plan as planning
+    from fmtkit.training.run import run
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    name = str(other) if place == "folder" else "of/another"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in MESSAGES))
+    keys = {
+        "model_name_or_path": bare,
+        "dataset_name": str(tmp_path / "rows.jsonl"),
+        "chat_template_path": name,
+        "output_dir": str(tmp_path / "run"),
+        "max_steps": 2,
+        "use_cpu": True,
+        "bf16": False,
+        "save_strategy": "no",
+        "use_peft": adapter,
+        "lora_target_modules": ["q_proj"],
+    }
+    plan = planning.plan(keys_file(keys, tmp_path))
+    tiny.check(plan)
+    text = plan.template_text()
+    plan.run.mkdir(parents=True)
+    work = run.job_of(plan, *datasets.prepare(plan, text), text)
+    parts = build.parts_of(work, [])
+    trainer = build.make_trainer(work, parts)
+    expected = of_trl("sft", bare, MESSAGES, tmp_path, chat_template_path=str(other))
+    assert [row["input_ids"] for row in trainer.train_dataset] == [
+        row["input_ids"] for row in expected
+    ]
+    assert parts.tokenizer.eos_token == "<|over|>"
+    trainer.train()
+    ends = trainer.model.generation_config.eos_token_id
+    assert parts.tokenizer.eos_token_id in (ends if isinstance(ends, list) else [ends])
+    grown = trainer.model.get_input_embeddings()
+    assert {"<|turn|>", "<|over|>"} <= parts.tokenizer.get_vocab().keys()
+    if adapter:
+        new = {
+            n
+            for n, p in trainer.model.named_parameters()
+            if "trainable_tokens" in n and p.requires_grad
+        }
+        assert new
+    else:
+        assert grown.num_embeddings >= len(parts.tokenizer)
 
 
 UNMARKED = (

@@ -95,6 +95,34 @@ def test_a_loss_that_explodes_has_diverged():
     assert "step 21" in found.text
 
 
+def test_a_run_that_was_ruined_in_its_first_steps_has_diverged_though_its_loss_falls_again():
+    ruined = [(1.0, 6.2), *curve(lambda t: 90 - 60 * t, noise=2.0)[1:]]
+    found = verdict_of({"loss": ruined}, PLAIN)
+    assert found.state == "diverged"
+    assert found.text.startswith("It diverged: loss 6.2 at its first log, 3")
+    # A first log that is low by chance is none.
+    lucky = [(1.0, 1.2), *curve(lambda _: 2.0, noise=0.4)[1:]]
+    assert verdict_of({"loss": lucky}, PLAIN).state == "not_learned"
+
+
+def test_pairs_whose_replies_became_impossible_are_not_learned_whatever_their_margins():
+    """The curves of a run with a rate of 10: loss 0, margins of fifty thousand, and no language left."""
+    logs = {
+        "loss": [(1.0, 0.69), (2.0, 0.0), (3.0, 77.0), *constant(0.0)[3:]],
+        "rewards/margins": [(1.0, 0.0), *curve(lambda t: 5e4 + 1e4 * t, noise=500.0)[1:]],
+        "logps/chosen": [(1.0, -36.5), *curve(lambda t: -3e5 - 1e4 * t, noise=900.0)[1:]],
+    }
+    found = verdict_of(logs, PAIRS)
+    assert found.state == "diverged"
+    assert "no longer knows the chosen replies, logps/chosen -36.5 at its first log" in found.text
+    # Less likely than before is usual: what matters is which of the two is likelier.
+    usual = logs | {
+        "loss": curve(lambda t: 0.7 - 0.4 * t, noise=0.02),
+        "logps/chosen": curve(lambda t: -36 - 60 * t, noise=3.0),
+    }
+    assert verdict_of(usual, PAIRS).state == "learned"
+
+
 def test_margins_decide_for_pairs_and_rewards_online():
     falling, rising = curve(lambda t: 0.7 - t / 10), curve(lambda t: t, noise=0.2)
     found = verdict_of({"loss": falling, "rewards/margins": rising}, PAIRS)
@@ -122,6 +150,13 @@ def test_a_loss_that_says_nothing_is_not_judged():
     found = verdict_of({"loss": curve(lambda t: 1 - t)}, ONLINE)
     assert found.state == "unclear"
     assert "no reward was logged" in found.text
+
+
+def test_a_run_that_ended_before_its_first_log_is_not_called_early():
+    found = verdict_of({}, PAIRS, planned=200)
+    assert found.state == "unclear"
+    assert found.text.startswith("Nothing was logged: the run ended before its first log")
+    assert "--show-mask" in " ".join(found.advice)
 
 
 def test_few_logs_are_too_few():

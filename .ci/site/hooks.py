@@ -10,6 +10,7 @@ from mkdocs.structure.pages import Page
 import fmtkit
 
 ROOT = Path(__file__).resolve().parents[2]
+_INDEX_GROUP = re.compile(r"^## (.+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _INDEX_ROW = re.compile(r"^\| \[[^\]]+\]\(([\w./-]+\.md)\)", re.MULTILINE)
 _OF_RUNNERS = re.compile(r"(?:\.\./)+runners/(\w+)/README\.md")
 _OF_DOCS = re.compile(r"\]\(\.\./\.\./docs/")
@@ -17,11 +18,14 @@ _OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Take the order of the pages from the table in docs/README.md, so that it is told once."""
+    """Take groups and order of the pages from the tables in docs/README.md, so that they are told once."""
     index = (Path(config.docs_dir) / "README.md").read_text(encoding="utf-8")
-    pages = _INDEX_ROW.findall(_OF_RUNNERS.sub(r"\1.md", index))
-    at = pages.index("library.md") + 1
-    config.nav = ["README.md", *pages[:at], {"API reference": "api.md"}, *pages[at:]]
+    groups = {
+        name: _INDEX_ROW.findall(rows)
+        for name, rows in _INDEX_GROUP.findall(_OF_RUNNERS.sub(r"\1.md", index))
+    }
+    groups["Reference"].append({"API reference": "api.md"})
+    config.nav = ["README.md", *({name: pages} for name, pages in groups.items())]
     return config
 
 

@@ -16,10 +16,9 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import arguments_by_name
 from fmtkit.training.config.schema import made_from
 from fmtkit.training.planning.plugin_entries import REFUSED_PLUGINS, accepted_plugins
+from pages.markdown import NOTICE
 
 _HEAD = """# Coming from axolotl
-
-Made by `python docs/generate.py` from the table of keys; do not edit.
 
 A config that works with axolotl is read as it is: `fmtkit train -c config.yaml --dry-run` plans it without
 a network, `fmtkit train -c config.yaml` runs it, `fmtkit inspect -c config.yaml` shows which tokens are
@@ -186,7 +185,7 @@ def text() -> str:
     notes = [key for key in table if key.to == "nothing"]
     refused = [key for key in table if key.to == "refused"]
     return (
-        f"{_HEAD}{rows}\n{_COMPARING}\n## Honoured\n\n"
+        f"{NOTICE}\n{_HEAD}{rows}\n{_COMPARING}\n## Honoured\n\n"
         "Beside these every argument of the method's config class "
         f"passes by its own name ({len(arguments_by_name())} of them, listed in [config.md](config.md)).\n\n"
         f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"

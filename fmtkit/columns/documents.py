@@ -3,12 +3,12 @@
 Converters of strided EBFT return them; they are internal to a conversion.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
 from fmtkit.columns.problems import Column
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import Table
 
 TRAINED_PARTS = ("every", "last", "answer")

@@ -1,11 +1,11 @@
 """Row expansion: a source row that makes several canonical rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.core.data_classes import dataclass
 
 MESSAGES, TEXT_BYTES = 250_000, 256 << 20
 """What the rows of one source row have together, at most, where each repeats the messages before it."""

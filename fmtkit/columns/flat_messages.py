@@ -1,6 +1,5 @@
 """The messages of a column of conversations, end to end, and which row each belongs to."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 
 Messages = TypeVar("Messages")
 

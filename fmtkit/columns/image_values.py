@@ -7,9 +7,9 @@ when the image is read (`fmtkit.images`).
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import is_image_part
 from fmtkit.sources.marks import Media, NotText
 

@@ -5,7 +5,6 @@ The prompt is not trained on; the output is, with the tokenizer's EOS after it.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -14,6 +13,7 @@ from fmtkit import former_names
 from fmtkit.columns import ABSENT, filled
 from fmtkit.columns.problems import Column, literal
 from fmtkit.columns.text_formats import formatted
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.tables import Segments
 

@@ -8,10 +8,11 @@ a composition of kinds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import ClassVar
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import (
     CALL_ROLE,
     CALL_SPEAKER,

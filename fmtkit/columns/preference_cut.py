@@ -3,7 +3,7 @@
 A reply may then be several messages: a tool call, its result, and the answer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
@@ -24,6 +24,7 @@ from fmtkit.columns.turn_sources import (
     Source,
     WithoutAnswer,
 )
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SYSTEM
 from fmtkit.core.tables import Preference
 

@@ -5,7 +5,7 @@ select computes values and problems together. What goes wrong at the source (two
 unknown role) cannot be found in the canonical table later.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,6 +13,7 @@ from polars import Expr
 
 from fmtkit import former_names
 from fmtkit.columns.turn_sources import Messages, Rule, Source
+from fmtkit.core.data_classes import dataclass
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ in its shortest form), numbers byte for byte as they were written.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Literal, TypeAlias
 
@@ -38,6 +37,7 @@ from fmtkit.columns.kinds import (
     ToolsKind,
     TreeKind,
 )
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import CARRIED, MEDIA_PARTS, SILENT, MessageKey
 from fmtkit.sources.strict import MAX_DEPTH
 

@@ -7,7 +7,7 @@ share, so they are read one by one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, TypeAlias
 
 import polars as pl
@@ -17,6 +17,7 @@ from fmtkit.columns.kinds import ListKind, OpenKind
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import json_value
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import Conversation
 from fmtkit.sources.canonical_json import canonical
 

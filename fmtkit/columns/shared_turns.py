@@ -6,7 +6,6 @@ times as long, so these are functions over whole columns. A null conversation ha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from fmtkit.columns.message_rules import same_message
 from fmtkit.columns.turn_sources import PROMPT_END_ROLES
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import MARKS
 
 

@@ -7,12 +7,12 @@ holds, whose contents hold a control token, or whose shape or path is not known 
 and is converted like any other line.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias
 
 from fmtkit.columns.turn_sources import Except, Rule, Source, names_of
+from fmtkit.core.data_classes import dataclass
 
 LEFT, RIGHT = 1, 2
 """Sides on which a string is trimmed; their sum is both."""

@@ -8,11 +8,12 @@ other two with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from functools import singledispatch
 from typing import Any, TypeAlias
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SYSTEM, is_same
 
 Turn: TypeAlias = Mapping[str, Any]

@@ -6,7 +6,6 @@ cannot guarantee is checked on whole columns: `doubts` before, `parameter` after
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce, singledispatch
 from typing import Any
 
@@ -32,6 +31,7 @@ from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.strict_kinds import form_of, holds
 from fmtkit.columns.turn_sources import Blank, Flawed, Messages, Null, Rule, TurnFlaw
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import ROW_PATH, SILENT
 
 # What converters see.

@@ -7,7 +7,6 @@ that has them, and a map file where columns have other names.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import one_line
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def convert(
         answer = asking.ask(source or [], given) if asking.may_ask(ask, source or ()) else None
     if answer is not None:
         options, out = replace(options, **answer.options), out or output_for(source or [])
-    with progress(shown=not (quiet or no_progress or json)) as watch:
+    with progress("converting", shown=not (quiet or no_progress or json)) as watch:
         if options.config is None:
             check_codes(codes, plugins=options.plugins)
             reports = [convert_to(source or [], out, options, watch=watch)]
@@ -106,7 +106,7 @@ def validate(
 
     codes = tuple(fail_on or ())
     check_codes(codes, plugins=options.plugins)
-    with progress(shown=not (quiet or no_progress or json)) as watch:
+    with progress("checking", shown=not (quiet or no_progress or json)) as watch:
         findings = validate_sources(source or [], options, schema=schema, watch=watch)
     terminal.print_findings(findings, as_json=json, quiet=quiet)
     if not findings.ledger.rows_read:
@@ -138,7 +138,7 @@ def replay(
         from fmtkit.converting.progress_bar import progress
         from fmtkit.reports import console as terminal
 
-    with progress(shown=not (quiet or no_progress or json)) as watch:
+    with progress("converting", shown=not (quiet or no_progress or json)) as watch:
         report = replaying.replay(quarantine, fix=fix, plugins=plugin or (), watch=watch)
     terminal.print_reports([report], as_json=json, quiet=quiet)
     if report.quarantined:

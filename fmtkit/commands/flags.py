@@ -36,7 +36,9 @@ Ask = Annotated[
     ),
 ]
 FailOn = Annotated[list[str] | None, typer.Option(help="Exit 1 if this code was found.")]
-NoProgress = Annotated[bool, typer.Option("--no-progress", help="Show no progress bar.")]
+NoProgress = Annotated[
+    bool, typer.Option("--no-progress", help="Show no progress: no bar, and no lines in a log.")
+]
 INTERRUPTED = 130
 """The exit code of a command that was stopped by Ctrl-C."""
 _JSON = "_as_json"

@@ -46,7 +46,7 @@ def lock(
 
     if out is None:
         raise OptionError("-o is missing: name the lock to write, such as -o data.lock")
-    with session(), progress(shown=not (quiet or no_progress)) as watch:
+    with session(), progress("locking", shown=not (quiet or no_progress)) as watch:
         found = write_lock(
             source or [], out, options, overwrite=overwrite, row_digests=row_digests, watch=watch
         )
@@ -83,7 +83,7 @@ def check(
         from fmtkit.locking.locking import check as check_lock
         from fmtkit.reports.console import print_json
 
-    with session(), progress(shown=not (quiet or no_progress or json)) as watch:
+    with session(), progress("checking", shown=not (quiet or no_progress or json)) as watch:
         found = check_lock(lock, data=data or (), update=update, options=options, watch=watch)
     if json:
         print_json(found.as_dict())

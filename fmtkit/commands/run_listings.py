@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 """Characters of a string in an example; --json prints all of them."""
+_BY_DEFAULT = "default"
+"""How the origin begins of what nobody set."""
 _LEFT = ("model", "merged", "metrics.jsonl", "report.html", "answers.html")
 """Files of a run folder that are listed when the run has ended."""
 
@@ -77,7 +79,10 @@ def print_folder(folder: Path, given: Mapping[str, object], *, as_json: bool) ->
 
 
 def _fitted(groups: "Groups", width: int) -> Iterator[Text]:
-    """Yield the lines of a plan for a window: what has no room beside the name continues below it."""
+    """Yield the lines of a plan for a window: what has no room beside the name continues below it.
+
+    What nobody set is dim.
+    """
     for number, (title, lines) in enumerate(groups.items()):
         yield from (Text("") for _ in range(number > 0))
         yield from (Text(title, style="bold") for _ in range(bool(title)))
@@ -92,8 +97,9 @@ def _fitted(groups: "Groups", width: int) -> Iterator[Text]:
             beside = "  ".join(cells)
             parts = [beside] if len(beside) <= room else [cell.strip() for cell in cells]
             below = [line for part in parts for line in wrap(part, room, break_on_hyphens=False)]
+            style = "dim" if origin.startswith(_BY_DEFAULT) else ""
             for i, line in enumerate(below):
-                yield Text(f"{'' if i else visible(name):<{first}}{line}")
+                yield Text(f"{'' if i else visible(name):<{first}}{line}", style=style)
 
 
 def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:

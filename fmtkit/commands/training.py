@@ -46,7 +46,7 @@ def train(
     outcome = training.train(
         named,
         say=lambda note: say(f"note: {note}"),
-        watching=lambda what: progress(shown=True, lines_of=what),
+        watching=lambda what: progress(what, shown=True),
         **options.given(),
     )
     run_listings.print_outcome(

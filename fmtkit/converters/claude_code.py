@@ -1,7 +1,7 @@
 """Sessions of Claude Code, a file each: lines name their parents, so that a session is a tree of turns."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fmtkit.columns.sessions import (
     BROKEN,
@@ -22,6 +22,7 @@ from fmtkit.columns.sessions import (
     objects,
     text_of,
 )
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

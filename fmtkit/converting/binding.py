@@ -6,7 +6,7 @@ the one that the first block shows; rows of a different legal shape are read one
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -41,6 +41,7 @@ from fmtkit.converting.bound_column import (
 from fmtkit.converting.lost_turns import CarriedKind
 from fmtkit.converting.table_program import Program
 from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import Table
 from fmtkit.formats.registry import Converter

@@ -6,7 +6,7 @@ strict parser reads every line.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial, singledispatch
 
 import numpy as np
@@ -31,6 +31,7 @@ from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
 from fmtkit.converting.lost_turns import CarriedKind, carried
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines
 from fmtkit.rendering.content_parts import Cuts

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.columns import image_values
 from fmtkit.columns.kinds import Kind, ListKind, RecordKind
 from fmtkit.columns.strict_kinds import absent, judge, unwrapped
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.marks import Duplicated, Fault, Media, duplicate, marks
 
 Row = Mapping[str, Any]

@@ -6,7 +6,7 @@ finds wrong with a row, the code that comes first in `fmtkit.core.codes` is repo
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +19,7 @@ from fmtkit.converting.lost_turns import code_of
 from fmtkit.converting.table_program import PROBLEM, WARNING
 from fmtkit.core import user_modules
 from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.sources.blocks import Rows
 from fmtkit.sources.marks import Fault

@@ -36,6 +36,7 @@ from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.made_source import MadeSource
 from fmtkit.sources.raw import Location
 from fmtkit.writing import destinations, journal, quarantine, sinks
+from fmtkit.writing.dataset_card import card_of
 from fmtkit.writing.destinations import Found
 from fmtkit.writing.folder_sink import FolderSink
 from fmtkit.writing.formats import compression_of
@@ -147,7 +148,7 @@ class ConversionRun:
         if not self.ledger.rows_written:
             self._reject()
             raise NothingWrittenError(self._nothing(), self.sink.report_path)
-        closing = Closing(self._final, self._metadata(), self._manifest(), self._beside())
+        closing = Closing(self._final, self._metadata(), self._manifest(), self._beside(), card_of)
         written = self.sink.finish(closing)
         return self._finished(written)
 

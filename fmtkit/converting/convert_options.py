@@ -1,13 +1,14 @@
 """The options of a conversion: how sources are read, rows converted, and outputs written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit import targets
 from fmtkit.core import moments
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import (
     CHOICE,

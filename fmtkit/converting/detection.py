@@ -10,7 +10,7 @@ from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
 from fmtkit.columns.transcripts import marks_of
-from fmtkit.converting import numbered_replies, value_readings
+from fmtkit.converting import numbered_replies
 from fmtkit.converting.binding import bind
 from fmtkit.converting.bound_column import BoundColumn, Row, top_of
 from fmtkit.converting.contradicted_fits import (
@@ -171,6 +171,8 @@ def _by_values(
         return [*fits]
     is_part = best is None or _is_part(best)
     kinds = (True, best is None or _is_plain(best), best is None)
+    from fmtkit.converting import value_readings  # which a conversion of a named type does without
+
     read = value_readings.fits_of(asked, sample, whole, kinds)
     if best is not None and not is_part:
         left = {top_of(name) for name in (*best.unread, *(one.name for one in best.open))}

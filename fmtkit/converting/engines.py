@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import SourceError
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from fmtkit.converting.lost_turns import watched
 from fmtkit.converting.near_misses import SPEAKERS, likeness, speakers, spelled
 from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core.codes import WARNINGS
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import Prompt
 from fmtkit.formats import registry

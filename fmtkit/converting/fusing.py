@@ -8,7 +8,7 @@ converted in the ordinary way, which gives the same rows.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -42,6 +42,7 @@ from fmtkit.converting.bound_column import BoundColumn
 from fmtkit.converting.table_program import columns_of
 from fmtkit.converting.text_stage import SIDES, TextStage, rendered_of
 from fmtkit.core.buffers import Int64s, sample_of, values_of
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import MESSAGE_KEYS
 from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, carried
 from fmtkit.reading import clean_lines

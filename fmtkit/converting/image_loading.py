@@ -3,11 +3,11 @@
 import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fmtkit.columns.image_values import RowImages
 from fmtkit.converting.convert_options import RowOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError, OptionError
 from fmtkit.core.image_columns import StoredImage, subtype
 from fmtkit.images import resolving

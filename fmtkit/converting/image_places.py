@@ -6,7 +6,6 @@ In a canonical text each is an IMAGE. Only what is asked shows images: TRL's tra
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from fmtkit.columns.flat_messages import FlatMessages, flatten, keys_of, lists_o
 from fmtkit.columns.image_values import PLACEHOLDER, RowImages
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.sources.marks import Media

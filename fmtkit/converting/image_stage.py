@@ -1,7 +1,6 @@
 """The image stage: the images of rows are looked at and put beside the messages that show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from fmtkit.converting.image_loading import ImageLoader
 from fmtkit.converting.image_places import Places, Problem
 from fmtkit.converting.text_stage import RowFailure
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.core.image_columns import IMAGES, IMAGES_FIELD, StoredImage, images_array
 from fmtkit.core.message_keys import IMAGE, in_parts

@@ -7,11 +7,12 @@ agent in a file with a line for each event. The row that is made of them is an o
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, pairwise
 from typing import Any
 
 from fmtkit.converting.rows_of_functions import MadeRows
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.sources.made_source import MadeSource

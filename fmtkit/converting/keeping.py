@@ -5,7 +5,7 @@ floats where they are exact; anything else is kept as canonical JSON text.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from fmtkit.columns.kinds import BoolKind, IntegerKind, Kind, NumberKind, OpenKi
 from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.converting.engines import Engine
 from fmtkit.converting.type_options import TypeOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.tables import carried
 from fmtkit.formats.registry import Converter

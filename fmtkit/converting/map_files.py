@@ -6,10 +6,11 @@ dataset, under LLaMA-Factory's names, and `tags` for the keys and the roles of m
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.formats import registry
 

@@ -8,7 +8,6 @@ judges them.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.columns.kinds import NumberKind
@@ -17,6 +16,7 @@ from fmtkit.columns.winners import BETWEEN_MARKS
 from fmtkit.converting.known_words import GOLD, LOWER_IS_BETTER, NEGATIONS, SCORE_WORDS
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import asks, side_of
+from fmtkit.core.data_classes import dataclass
 
 Row = Mapping[str, Any]
 COUNTERPARTS = (

@@ -1,13 +1,13 @@
 """Other commands for a source with an open column, each tried on its first rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fmtkit.converting.bound_column import Row
 from fmtkit.converting.convert_options import SourceOptions
 from fmtkit.converting.fits import Fit
 from fmtkit.converting.guessed_labels import as_labels
 from fmtkit.converting.suggestions import as_command, convert_command, is_kept, options_for, to_of
+from fmtkit.core.data_classes import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Ties make no pair. Rows without a pair are counted.
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
@@ -19,6 +18,7 @@ from polars import Expr
 from fmtkit.columns.shared_turns import distinct_dialogs
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.buffers import ends as ends_of
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 
 POLICIES = {

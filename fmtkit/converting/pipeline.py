@@ -6,7 +6,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
@@ -28,6 +28,7 @@ from fmtkit.converting.preparation import Job
 from fmtkit.converting.tasks import PART_SHIFT, Task, tasks_of
 from fmtkit.core import buffers
 from fmtkit.core.codes import PRECEDENCE, Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import carried
 from fmtkit.rendering.content_parts import Cuts

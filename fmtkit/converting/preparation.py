@@ -7,7 +7,7 @@ before a row is converted.
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
@@ -60,6 +60,7 @@ from fmtkit.converting.unread_columns import (
 )
 from fmtkit.converting.user_functions import TransformedSource, find_function
 from fmtkit.core.carried_code import CarriedCode, carried
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ColumnMismatchError, DependencyError, OptionError, near_match
 from fmtkit.core.image_columns import IMAGES_FIELD
 from fmtkit.core.tables import (

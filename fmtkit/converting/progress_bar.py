@@ -5,10 +5,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fmtkit.converting.engines import WATCHED, Standing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted
 from fmtkit.core.progress_lines import ProgressLines
 
@@ -33,12 +33,9 @@ def may_be_terminal() -> bool:
 
 
 @contextmanager
-def progress(*, shown: bool, lines_of: str | None = None) -> Iterator[Watch | None]:
-    """Show a bar on stderr while a command reads.
-
-    Where stderr is not a terminal nothing is shown, or lines that begin with `lines_of`.
-    """
-    instead = None if lines_of is None or not shown else LinesOfRows(lines_of, ProgressLines())
+def progress(what: str, *, shown: bool) -> Iterator[Watch | None]:
+    """Show a bar on stderr while a command reads; lines that begin with `what` where that is no terminal."""
+    instead = LinesOfRows(what, ProgressLines()) if shown else None
     if not (shown and may_be_terminal()):
         yield instead
         return

@@ -5,7 +5,7 @@ Each answer leads to a `Choice`, which says how the rows are read so far. A term
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from fmtkit.converting import certainty, detection
@@ -15,6 +15,7 @@ from fmtkit.converting.fits import Fit, fit
 from fmtkit.converting.guessed_labels import as_labels
 from fmtkit.converting.suggestions import is_kept, options_for, to_of, why_not_to
 from fmtkit.converting.unread_columns import LABEL, SCORE, OpenColumn
+from fmtkit.core.data_classes import dataclass
 from fmtkit.formats import registry
 
 MOST = 4

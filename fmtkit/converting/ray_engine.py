@@ -9,12 +9,12 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
 
 from fmtkit.converting.engines import WATCHED, Standing, TaskLostError, at_end
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.core.reachability import trouble_with
 

@@ -12,7 +12,7 @@ import tempfile
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -29,6 +29,7 @@ from fmtkit.converting.run_report import Report
 from fmtkit.core import user_modules
 from fmtkit.core.arguments import checked
 from fmtkit.core.atomic import write_json
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, ResumeError, SourceError
 from fmtkit.core.options import refuse_empty
 from fmtkit.core.records import entries_of, read_json

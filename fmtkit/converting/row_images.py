@@ -1,7 +1,6 @@
 """The images of rows: whether a type's rows may have some, in which columns, and what is wrong with them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ from fmtkit.columns.image_values import REJECTED, RowImages, UnreadableImageErro
 from fmtkit.columns.strict_kinds import contents, has_image_part
 from fmtkit.converting.bound_column import BoundColumn, Row, is_media
 from fmtkit.core.buffers import ends, offsets_of, validity, whole
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGE_TYPE, IMAGES
 from fmtkit.core.message_keys import IMAGE, texts_of
 from fmtkit.formats.registry import Converter

@@ -1,16 +1,18 @@
 """The report of a run: what was read, what became of every row, what was written."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Generic, Self, TypeVar, overload
 
 from fmtkit.converting.ledger import TERMS, Ledger
 from fmtkit.converting.pipeline import Progress
 from fmtkit.converting.preparation import Job
+from fmtkit.converting.report_text import report_parts
 from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS, found_among
+from fmtkit.core.data_classes import dataclass
+from fmtkit.core.text_parts import written
 
 Value = TypeVar("Value")
 
@@ -34,7 +36,7 @@ class Entry(Generic[Value]):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of a conversion; `as_dict` is report.json, and its entries are attributes.
 
@@ -52,6 +54,15 @@ class Report:
     def found(self, codes: Iterable[str]) -> tuple[str, ...]:
         """Return which of these codes were found, among bad rows and warnings."""
         return found_among(codes, self.data["reasons"], self.data["warnings"])
+
+    def __str__(self) -> str:
+        """Return what `fmtkit convert` prints."""
+        return written(report_parts(self.data, self.outputs)).rstrip()
+
+    def __repr__(self) -> str:
+        """Return the counts of rows: `print` shows the rest."""
+        counts = (f"{n}={self.data[n]}" for n in ("rows_read", "quarantined", "rows_written"))
+        return f"<Report of {self.data['type']}: {', '.join(counts)}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the counts of rows, codes, files."""

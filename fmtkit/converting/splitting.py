@@ -7,7 +7,6 @@ the split does not move when rows are added. By rows, exactly the given number i
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -19,6 +18,7 @@ from polars import Expr
 
 from fmtkit.converting.common_schema import fitted
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields

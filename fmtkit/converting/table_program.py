@@ -4,7 +4,6 @@ Making expressions takes longer than a small block takes to run through them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 from polars import Expr
@@ -14,6 +13,7 @@ from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.turn_sources import Rule
 from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import TEXT_NAMES, Table
 
 PROBLEM, WARNING = "__problem", "__warn_"

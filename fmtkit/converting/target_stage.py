@@ -7,7 +7,7 @@ the layout, an empty system prompt that the layout cannot hold.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ from fmtkit.converting.text_stage import Done, RowFailure, TextStage
 from fmtkit.converting.turn_table import TurnTable
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Bools
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, SYSTEM

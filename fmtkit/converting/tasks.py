@@ -6,10 +6,10 @@ same with any number of workers.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fmtkit.converting.engines import Engine, Threads
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources import parts
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.made_source import MadeSource

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.converting.convert_options import AS_MADE, RowOptions
+from fmtkit.converting.type_options import is_true
 from fmtkit.converting.typenames import TypeName
-from fmtkit.core import buffers
+from fmtkit.core import buffers, runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import (
     DIALOG_COLUMNS,
+    STEP_SEPARATOR,
     TEXT_NAMES,
     Completion,
     Conversation,
@@ -106,6 +109,8 @@ class TextStage:
         template = _template(name, options)
         template = template.at(options.now) if template is not None else None
         limit = _limit(options)
+        if limit is not None and (converter.text or table is Stepwise):
+            limit = _with_added(limit, options, options.method or name.method, table)
         if limit is not None and limit.truncates and limit.cuts:
             _check_cut(limit.action, table)
         if converter.text or table in (Stepwise, Tokens):
@@ -285,6 +290,20 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
     return limit
 
 
+def _with_added(
+    limit: "LengthLimit", options: RowOptions, method: str | None, table: type[Table]
+) -> "LengthLimit":
+    """Return the limit of rows that no template renders: it counts what their trainer adds."""
+    if table is Stepwise:
+        given = options.options
+        return replace(
+            limit,
+            step_separator=str(given.get("step_separator", STEP_SEPARATOR)),
+            last_step_only=is_true(given, "train_on_last_step_only"),
+        )
+    return replace(limit, ends=runner.text_ends_of(method, table.name()))
+
+
 def with_images(stage: TextStage, folder: str | None) -> "TextStage | str":
     """Return the stage with lengths that include images, or why they cannot be counted.
 
@@ -411,8 +430,7 @@ def _survivors(
         # The label of a step is on the separator after it: one step must be left.
         firsts = [steps[0] if steps else "" for steps in texts.column("completions").to_pylist()]
         pairs = zip(texts.column("prompt").to_pylist(), firsts, strict=True)
-        counts = [limit.count(prompt) + limit.count(step) for prompt, step in pairs]
-        return np.array(counts, dtype=np.int64) < limit.tokens
+        return np.array([limit.has_step(*pair) for pair in pairs], dtype=bool)
     values = texts.select(names).to_pylist()
     return np.array([limit.cut(row) is not None for row in values], dtype=bool)
 

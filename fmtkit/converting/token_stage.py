@@ -4,7 +4,6 @@ For these tables it takes the place of the text stage.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.text_stage import Done, RowFailure
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core.buffers import int64s, whole
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import MESSAGE, Table, Tokens
 from fmtkit.formats.registry import Converter

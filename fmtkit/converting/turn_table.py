@@ -1,6 +1,6 @@
 """The messages of a column of conversations as one flat frame, with the row of each."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -10,6 +10,7 @@ from polars import Expr
 from fmtkit.columns.flat_messages import FlatMessages, flatten, keys_of, lists_of
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 
 
 @dataclass(frozen=True, eq=False)

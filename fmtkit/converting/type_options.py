@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, FlagKind, Kind, MappedFlagKind
 from fmtkit.columns.strict_kinds import json_value
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, REASONING_KEYS, ROLES
@@ -24,6 +25,7 @@ LABEL_OPTION = "label_map"
 THINKING_OPTION = "field_thinking"
 _RENAMED = tuple(key.name for key in MESSAGE_KEYS if key.form != "calls")
 """Keys of a message that a source may call otherwise; calls have their own shape."""
+_TRUE = ("true", "1", "yes")
 _FALSE = ("false", "0", "no")
 
 
@@ -182,6 +184,11 @@ def _typed(key: str, value: Any, converter: Converter) -> Any:
     raise OptionError(f"option {key}={value!r}: give {words}")
 
 
+def is_true(options: Mapping[str, Any], name: str) -> bool:
+    """Return whether an option is true; the type has refused other values than true and false."""
+    return str(options.get(name)).lower() in _TRUE
+
+
 def _is_of(value: Any, wanted: type) -> bool:
     if wanted in (int, float) and isinstance(value, bool):
         return False
@@ -192,7 +199,7 @@ def _as(text: str, wanted: type) -> Any:
     """Read a flag's text as a value; None if it is none of that type."""
     if wanted is bool:
         lower = text.lower()
-        return True if lower in ("true", "1", "yes") else False if lower in _FALSE else None
+        return True if lower in _TRUE else False if lower in _FALSE else None
     try:
         return wanted(text) if wanted in (int, float) else None
     except ValueError:

@@ -1,10 +1,11 @@
 """How a type's name is read: TYPE = [TEMPLATE.]SOURCE[:STYLE], with the names that axolotl's users know."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fmtkit.columns.instructions import style_of
 from fmtkit.core import runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.formats import registry
 

@@ -8,7 +8,7 @@ whatever the column is called and in whatever language; a name only confirms wha
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -27,6 +27,7 @@ from fmtkit.converting.known_words import (
     TIME_WORDS,
 )
 from fmtkit.converting.lost_turns import decoded, looks_like_turns, texts_within, words_of
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import beginning, hidden
 from fmtkit.core.tables import Preference, Ranking
 from fmtkit.formats.registry import Converter

@@ -7,13 +7,14 @@ function runs once even if the rows are read several times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.row_functions import FILTERED
 from fmtkit.converting.rows_of_functions import MadeRows
 from fmtkit.core.carried_code import CarriedCode, carried
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.blocks import Block, MadeBlock

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from fmtkit.converting.ledger import ErrorLimit, Ledger
 from fmtkit.converting.pipeline import Piece, Progress, stream
 from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
+from fmtkit.converting.report_text import finding_line, findings_parts
 from fmtkit.converting.run_report import Report
 from fmtkit.converting.task_work import (
     counts_of,
@@ -28,9 +29,11 @@ from fmtkit.converting.task_work import (
 from fmtkit.converting.tasks import Task
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import Reject, found_among
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import is_carried
+from fmtkit.core.text_parts import written
 from fmtkit.formats.table_schemas import row_schema
 from fmtkit.writing.task_output import Counts
 
@@ -47,7 +50,7 @@ class Finding:
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
     """Every finding of a validation, and its ledger."""
 
@@ -71,6 +74,16 @@ class Findings:
         """Return which of these codes were found, among bad rows and warnings."""
         bad = (item.code for item in self.items)
         return found_among(codes, bad, self.report.data["warnings"])
+
+    def __str__(self) -> str:
+        """Return what `fmtkit validate` prints."""
+        bad = "".join(f"{finding_line(item)}\n" for item in self.items)
+        return (bad + written(findings_parts(self.as_dict()))).rstrip()
+
+    def __repr__(self) -> str:
+        """Return how many rows are sound: `print` shows the findings."""
+        rows = f"{self.ledger.converted:,} of {counted(self.ledger.rows_read, 'row')} sound"
+        return f"<Findings: {rows}, {counted(len(self.items), 'bad row')}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many rows are sound, and the findings."""

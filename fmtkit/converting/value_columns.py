@@ -4,7 +4,6 @@ Names come second: what a list of objects holds is judged by what is low in vari
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ from fmtkit.converting.bound_column import EACH, Row, top_of
 from fmtkit.converting.lost_turns import decoded, words_of
 from fmtkit.converting.near_misses import are_asked, asks
 from fmtkit.converting.unread_columns import TEXTS, count_words, open_columns
+from fmtkit.core.data_classes import dataclass
 
 MOST_FIELDS = 16
 """Fields of an object up to which each is looked at: an object of more is a table of its own."""

@@ -10,13 +10,13 @@ import json
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from typing import Any, NoReturn
 
 import polars as pl
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.escaping import one_line
 from fmtkit.core.pickling import PickledByFields

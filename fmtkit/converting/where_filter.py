@@ -6,7 +6,7 @@ depends on that row alone, also where a column holds a number in one row and a t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, singledispatch
 from itertools import islice
 from typing import Any
@@ -21,6 +21,7 @@ from fmtkit.converting.column_kinds import kinds_of_block, kinds_of_columns
 from fmtkit.converting.tasks import scan_blocks
 from fmtkit.converting.where_expression import UNKNOWN, Condition, Path, Types, Unfit
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import near_match
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines

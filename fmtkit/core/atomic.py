@@ -10,12 +10,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError, WriteError
-from fmtkit.core.hash_threads import ThreadedHash
+from fmtkit.core.side_threads import SideThread, ThreadedHash
 
 if TYPE_CHECKING:
     # Reward workers write nothing, and start without pyarrow.
@@ -71,10 +72,11 @@ class PartialFile:
         self.partial = partial_name(path)
         self.size = resume_at
         self._hash = ThreadedHash() if hashed else None
+        self._side = SideThread()
         with writing(path):
             if not resume_at:
                 self.partial.unlink(missing_ok=True)
-            # Unbuffered: a full disk is noticed at once, and closing never fails.
+            # Unbuffered: closing never fails.
             self._file = self.partial.open("r+b" if resume_at else "xb", buffering=0)
             self._file.truncate(resume_at)
             if hashed and resume_at:
@@ -82,11 +84,18 @@ class PartialFile:
             self._file.seek(resume_at)
 
     def write(self, data: "bytes | pa.Buffer") -> None:
-        """Append all of `data`."""
+        """Append all of `data`, which must not change afterwards: much of it is written on a thread.
+
+        Raises:
+            WriteError: also where what was appended before could not be written.
+        """
         view = memoryview(data)
         if self._hash is not None:
             self._hash.update(view)
         self.size += len(view)
+        self._side.run(partial(self._write, view), len(view))
+
+    def _write(self, view: memoryview) -> None:
         with writing(self.path):
             while view:
                 view = view[self._file.write(view) :]
@@ -97,6 +106,7 @@ class PartialFile:
         Raises:
             WriteError: if another run to the same output has taken the partial name.
         """
+        self._side.wait()
         with writing(self.path):
             os.fsync(self._file.fileno())
         self.check()
@@ -130,12 +140,14 @@ class PartialFile:
         """Delete the file, unless it is published, left or deleted already."""
         if self._file.closed:
             return
+        self._side.close()
         with writing(self.path):
             if self._is_ours():
                 self.partial.unlink()
         self._close()
 
     def _close(self) -> None:
+        self._side.close()
         self._file.close()
         if self._hash is not None:
             self._hash.close()

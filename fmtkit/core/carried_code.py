@@ -10,12 +10,13 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
 from fmtkit.core import plugins, user_modules
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError
 
 MOST_BYTES = 64 << 20

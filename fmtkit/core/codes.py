@@ -7,8 +7,8 @@ register codes of their own, which come after these.
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 

@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
+
+from fmtkit.core.data_classes import dataclass
 
 T = TypeVar("T")
 

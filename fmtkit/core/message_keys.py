@@ -6,8 +6,9 @@ kernel is told them. What follows for a column of messages is in fmtkit.columns.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from fmtkit.core.data_classes import dataclass
 
 Form = Literal["text", "flag", "calls", "spans"]
 

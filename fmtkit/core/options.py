@@ -10,7 +10,7 @@ means the same everywhere:
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from datetime import date, datetime
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, getdoc, signature
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from warnings import warn
 
 from fmtkit.core.arguments import check_arguments
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 
 _METADATA = "fmtkit.option"

@@ -10,13 +10,14 @@ import importlib
 import pkgutil
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from fmtkit.core import plugins, section
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, FmtkitError, UnknownNameError, near_match
-from fmtkit.core.tables import TABLES
+from fmtkit.core.tables import TABLES, UNRENDERED
 
 GROUP = "fmtkit.runners"
 """Group of entry points by which an installed package adds methods; also fmtkit's own package of them."""
@@ -42,6 +43,17 @@ IDLE: Mapping[str, object] = {
     "max_failed_share": 0,
 }
 """Keys of `trl` on which trainers of fmtkit act that make answers -> the value that turns each off."""
+
+
+PROMPTS = frozenset({"Prompt", "Reference"})
+"""Tables of prompts to sample from: each trainer adds what the tokenizer adds to a text."""
+
+
+def text_ends_of(method: str | None, table: str) -> TextEnds:
+    """Return what a method's trainer puts around rows of text; without a method what most do."""
+    if table in UNRENDERED:
+        return ""
+    return "text" if method is None or table in PROMPTS else find(method).text_ends
 
 
 def our_features() -> Mapping[str, object]:

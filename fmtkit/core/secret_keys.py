@@ -7,8 +7,9 @@ https://github.com/gitleaks/gitleaks/blob/master/config/gitleaks.toml collects t
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from fmtkit.core.data_classes import dataclass
 
 HIDDEN = "*"
 """What is shown for each character of a secret, so that places in the text stay what they are."""

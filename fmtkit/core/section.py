@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache, wraps
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from fmtkit.core import plugins
+from fmtkit.core.data_classes import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")

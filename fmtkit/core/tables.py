@@ -22,12 +22,13 @@ that are read again have the width of their schema, if they have one.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import (
     IMAGES,
     IMAGES_FIELD,
@@ -74,6 +75,11 @@ GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
 
 TEXT_NAMES = {"messages": "text"}
 """The name of a conversation column once it holds text, where the name changes."""
+
+UNRENDERED = frozenset({"Segments", "Stepwise", "Tokens"})
+"""Tables whose rows are neither conversations nor their text: no template renders them."""
+STEP_SEPARATOR = "\n"
+"""What is behind each step of a solution, unless the type's `step_separator` says otherwise."""
 
 CARRIED = "carried: "
 """Prefix of the source's own columns that are carried through, until rows are written or handed out.

@@ -1,9 +1,9 @@
 """Paths of files and folders on object stores."""
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 
 
 @dataclass(frozen=True)

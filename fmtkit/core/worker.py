@@ -15,12 +15,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.user_modules import child_path
 

@@ -5,11 +5,12 @@ longest, first the tokens that are matched as they are, then in the rest those o
 text.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fmtkit.core.data_classes import dataclass
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

@@ -6,9 +6,10 @@ shows the same ones.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
 
 Row = Mapping[str, Any]

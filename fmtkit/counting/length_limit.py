@@ -1,20 +1,23 @@
 """The length limit: longer rows are kept, dropped, truncated or refused.
 
-Lengths are those of the rendered text, with the special tokens of the template, and of its images; that of a
-pair is the longer one of prompt+chosen and prompt+rejected.
+Lengths are those of the rendered text, with the special tokens of the template, and of its images; to rows
+that no template renders what the trainer adds is counted. The length of a pair is the longer one of
+prompt+chosen and prompt+rejected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from threading import local
 
 import numpy as np
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields
-from fmtkit.counting.lengths import RowLengths, count_columns, count_lists
+from fmtkit.core.runner import TextEnds
+from fmtkit.counting.lengths import RowLengths, count_lists
+from fmtkit.counting.row_ends import RowEnds, StepEnds
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.counting.visual_counts import VisualCounter, count_images, with_images
 from fmtkit.tokenizers import tokens
@@ -37,11 +40,26 @@ class LengthLimit(PickledByFields):
     """Minimum number of tokens of a row."""
     visual: VisualCounter | None = None
     """How the images of rows are counted; None where there are none, or no rule for them."""
+    ends: TextEnds = ""
+    """What the trainer puts around the rows."""
+    step_separator: str | None = None
+    """What it puts behind each step; None where rows have none."""
+    last_step_only: bool = False
+    """Whether only the last step of a row has a label."""
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer; TokenizerError if it cannot be loaded."""
         return tokens.load(self.tokenizer_name)
+
+    @cached_property
+    def _added(self) -> RowEnds:
+        return RowEnds.of(self.tokenizer, self.ends)
+
+    @cached_property
+    def _steps(self) -> StepEnds | None:
+        separator = self.step_separator
+        return None if separator is None else StepEnds.of(self.tokenizer, separator)
 
     @cached_property
     def _counters(self) -> local:
@@ -67,14 +85,28 @@ class LengthLimit(PickledByFields):
         texts = dict(texts)
         images = texts.pop(IMAGES, None)
         plain = {name: array for name, array in texts.items() if not _is_list(array)}
-        counted = count_columns(plain, counter)
+        counted = self._added.count(plain, counter)
         if images is not None and self.visual is not None:
             added = count_images(images, self.visual).added
             return RowLengths(with_images(counted.columns, added))
-        steps = [count_lists(array, counter) for array in texts.values() if _is_list(array)]
-        if not steps:
+        lists = [array for array in texts.values() if _is_list(array)]
+        if not lists:
             return counted
-        return RowLengths({"steps": np.sum([counted.columns["prompt"], *steps], axis=0)})
+        prompts = counted.columns["prompt"]
+        if self._steps is not None:
+            return RowLengths(
+                {"steps": prompts + self._steps.before + self._steps.count(lists[0], counter)}
+            )
+        steps = [count_lists(array, counter) for array in lists]
+        return RowLengths({"steps": np.sum([prompts, *steps], axis=0)})
+
+    def has_step(self, prompt: str, step: str) -> bool:
+        """Return whether a label is within the limit: that of a row's first step is at its end."""
+        if self.last_step_only:
+            return False
+        ends = self._steps
+        added = 0 if ends is None else ends.before + self.count(ends.separator)
+        return self.count(prompt) + self.count(step) + added <= self.tokens
 
     def too_short_segments(self, table: pa.Table) -> np.ndarray:
         """Return the rows of a table of segments that have too few tokens."""
@@ -115,26 +147,36 @@ class LengthLimit(PickledByFields):
         return self.action.startswith("truncate")
 
     def cut(self, row: Mapping[str, str]) -> dict[str, str] | None:
-        """Truncate the texts of a row that is too long; None if no trained text, or no prompt, is left."""
+        """Truncate the texts of a row that is too long; None if no trained text, or no prompt, is left.
+
+        What is cut here gets its BOS and EOS later; a trainer that cuts has put them around the row before.
+        """
         out = dict(row)
         replies = [name for name in REPLIES if name in row]
+        first = "prompt" if replies else next(iter(row))
+        room = self.tokens - self._taken(row[first], closes=first != "prompt" or bool(replies))
         if not replies:
-            name = next(iter(row))
-            out[name] = self._cut(row[name], self.tokens)
-            return out if out[name].strip() else None
+            out[first] = self._cut(row[first], room) if room > 0 else ""
+            return out if out[first].strip() else None
         if self.action == "truncate-start":
-            longest = max(self.count(row[name]) for name in replies)
-            out["prompt"] = (
-                self._cut(row["prompt"], self.tokens - longest) if longest < self.tokens else ""
-            )
+            room -= max(self.count(row[name]) for name in replies)
+            out["prompt"] = self._cut(row["prompt"], room) if room > 0 else ""
             return out if out["prompt"] else None
-        room = self.tokens - self.count(row["prompt"])
+        room -= self.count(row["prompt"])
         if room <= 0:
             return None
         out |= {name: self._cut(row[name], room) for name in replies}
         empty = any(not out[name].strip() for name in replies)
         equal = "rejected" in out and out["chosen"] == out["rejected"]
         return None if empty or equal else out
+
+    def _taken(self, first: str, *, closes: bool) -> int:
+        """Return how many tokens of the limit are for what is added around a row that is cut."""
+        at_start, added = self.action == "truncate-start", self._added
+        taken = added.begins(first) if self.cuts or not at_start else 0
+        if self.cuts or at_start:
+            taken += added.after + int(closes and added.eos is not None)
+        return taken
 
     def count(self, text: str) -> int:
         """Count the tokens of a string."""

@@ -5,13 +5,15 @@ it, that share of the rows is complete.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from fmtkit.core.data_classes import dataclass
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,11 +6,12 @@ Two families of rules cover the patterns of GPT-2 and of cl100k and its successo
 nothing is cut. Next to control characters and characters beyond ASCII there is no cut, except before a space.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fmtkit.core.data_classes import dataclass
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

@@ -7,7 +7,7 @@ each string is tokenized.
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TokenizerError
 from fmtkit.counting import added_tokens, pieces, text_bytes
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -5,7 +5,6 @@ of its text, and for each image what the processor writes beyond the placeholder
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from fmtkit.core import buffers
 from fmtkit.core.buffers import Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.images.headers import Header, read_file_header, read_header
 from fmtkit.images.visual_tokens import Rule, rule_of

@@ -7,12 +7,12 @@ have the most words in common. The rest are on one side only.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import polars as pl
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.spool import Hashes, Numbers, Row, Spool
 
 Keys = Hashes | Numbers

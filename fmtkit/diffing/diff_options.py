@@ -1,7 +1,6 @@
 """The options of `fmtkit diff`, of `fmtkit compare` and of the environments of other trainers."""
 
-from dataclasses import dataclass
-
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.options import COUNT, NATURAL, PATH, SWITCH, TEXTS, Options, option
 
 

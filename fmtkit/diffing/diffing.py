@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.escaping import counted, one_line
 from fmtkit.diffing import own_rows, prepared, recording

@@ -12,9 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.distributions import version_of
 from fmtkit.core.errors import DependencyError, OptionError, UnknownNameError
 from fmtkit.core.escaping import one_line

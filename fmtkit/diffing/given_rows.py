@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError, OptionError
 from fmtkit.diffing.own_rows import OwnRows
 

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.diffing.prepared import Form, last_trained
 from fmtkit.diffing.spool import Row
 from fmtkit.inspection.masked import Masked
@@ -120,7 +122,7 @@ def _steps(work: Job) -> dict[str, Any]:
     options = work.settings.get("type_options")
     given = options if isinstance(options, dict) else {}
     return {
-        "step_separator": str(given.get("step_separator", "\n")),
+        "step_separator": str(given.get("step_separator", STEP_SEPARATOR)),
         "train_on_last_step_only": given.get("train_on_last_step_only") is True,
     }
 

@@ -6,13 +6,13 @@ with the BOS that the tokenizer adds (axolotl removes a second one) and an EOS w
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.options import refuse_empty
 from fmtkit.diffing.spool import Row

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core import atomic
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.core.escaping import one_line
 from fmtkit.diffing import environments, recorder

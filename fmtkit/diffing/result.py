@@ -1,9 +1,10 @@
 """The result of `fmtkit diff`: who prepared rows, how many are equal, and by which rules others differ."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.rules import ONLY, RULES
 
 

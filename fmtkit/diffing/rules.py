@@ -1,9 +1,9 @@
 """The rules that name how two rows of ids and labels differ, and why a row is on one side only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.sequences import Sequences, Sides
 from fmtkit.diffing.spool import Row
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.texts import (
     ROLES,
     Turn,

@@ -1,13 +1,14 @@
 """The two sides of a comparison: the rows of fmtkit, of another trainer, or of a file or folder of rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.distributions import version_of
 from fmtkit.core.errors import OptionError
 from fmtkit.diffing import environments, own_rows, prepared, recording

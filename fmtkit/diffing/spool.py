@@ -1,7 +1,6 @@
 """Rows as the ids and labels that a trainer receives, in a file that gives random access to them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from fmtkit.core.data_classes import dataclass
 
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]

@@ -1,11 +1,12 @@
 """Declares a trainer to compare with: its pinned environment, and what its recorder is asked."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.diffing.given_rows import GivenRows
 from fmtkit.diffing.own_rows import OwnRows

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from inspect import Parameter, getdoc, signature
 from types import NoneType, UnionType
@@ -19,6 +19,7 @@ from fmtkit.columns.kinds import Kind, RowKind
 from fmtkit.columns.problems import Column
 from fmtkit.core import codes, plugins, runner, user_modules
 from fmtkit.core.arguments import checked
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.tables import IMAGE_TABLES, Table, table_for
 from fmtkit.formats import returned, target_registry

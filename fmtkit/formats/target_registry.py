@@ -9,7 +9,7 @@ called. A target declares which fields of a conversation it can write; the other
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from inspect import getdoc, signature
 from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
 from fmtkit.columns.problems import Column
 from fmtkit.core import plugins, user_modules
 from fmtkit.core.arguments import checked
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
 from fmtkit.core.message_keys import MESSAGE_KEYS
 from fmtkit.core.tables import Table

@@ -8,12 +8,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fmtkit.core import storage
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError, OptionError
 from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 from fmtkit.images.headers import read_header

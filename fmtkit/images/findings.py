@@ -6,9 +6,10 @@ These are data for findings of `inspect`; none of them makes a row a bad one.
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.images.headers import Header
 from fmtkit.images.visual_tokens import Rule

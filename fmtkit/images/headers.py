@@ -13,10 +13,11 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.images import orientation, other_files, tiff
 from fmtkit.images.byte_ranges import CutShortError, FileBytes, HeldBytes, Ranges

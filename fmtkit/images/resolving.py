@@ -11,11 +11,11 @@ import binascii
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.images.byte_ranges import missing
 

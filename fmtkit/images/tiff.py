@@ -2,8 +2,8 @@
 
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.images.byte_ranges import Ranges
 
 ORIENTATION = 0x0112

@@ -15,11 +15,11 @@ Where there is no rule `rule_of` returns None, and `counted_by` asks a loaded pr
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 
 Config = Mapping[str, Any]

@@ -3,13 +3,14 @@
 The same anchors as fmtkit.counting.anchors.row_anchors places row by row; a test compares the two.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.anchors import AnchorRule
 from fmtkit.counting.lengths import Lengths, Tally, summarize
 

@@ -1,21 +1,18 @@
 """The template and the masks with which `fmtkit train` would read rows."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from fmtkit.converting.type_options import is_true
 from fmtkit.converting.typenames import TypeName
 from fmtkit.core import runner
 from fmtkit.core.errors import TokenizerError
+from fmtkit.core.tables import STEP_SEPARATOR, UNRENDERED
 from fmtkit.counting.anchors import read_rule
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masking import Masking
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers.tokens import Tokenizer
-
-WITHOUT_TEMPLATE = frozenset({"Segments", "Stepwise", "Tokens"})
-"""Tables whose rows are not rendered by a template."""
 
 
 def template_of(
@@ -40,7 +37,7 @@ def template_of(
         tokenizer.needs_chat_template()
     except TokenizerError as error:
         lacks = [f"{error}; until then lengths count only the contents"]
-        return None, notes if table in WITHOUT_TEMPLATE else [*notes, *lacks]
+        return None, notes if table in UNRENDERED else [*notes, *lacks]
     return template_sources.find_model_template(
         template_sources.TOKENIZER_DEFAULT, tokenizer=options.tokenizer
     ), notes
@@ -65,12 +62,7 @@ def masking_of(name: TypeName, options: InspectOptions) -> Masking:
         method,
         options.train_on_inputs,
         options.assistant_only,
-        step_separator=str(options.options.get("step_separator", "\n")),
-        train_on_last_step_only=_is_true(options.options, "train_on_last_step_only"),
+        step_separator=str(options.options.get("step_separator", STEP_SEPARATOR)),
+        train_on_last_step_only=is_true(options.options, "train_on_last_step_only"),
         anchors=read_rule(options.ebft),
     )
-
-
-def _is_true(options: Mapping[str, Any], name: str) -> bool:
-    """Return whether an option is true; the type has refused other values than true and false."""
-    return str(options.get(name, False)).lower() in ("true", "1", "yes")

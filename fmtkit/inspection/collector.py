@@ -5,7 +5,7 @@ of two blocks are the sum of those of each.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fmtkit.converting.control_tokens import written_by
+from fmtkit.core.data_classes import dataclass
+from fmtkit.core.runner import TextEnds
 from fmtkit.core.tables import has_images
 from fmtkit.counting import lengths
-from fmtkit.counting.lengths import RowLengths, Tally, count_columns, count_lists
+from fmtkit.counting.lengths import RowLengths, Tally, count_lists
+from fmtkit.counting.row_ends import RowEnds, StepEnds
 from fmtkit.counting.visual_counts import VisualCounter, with_images
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
 from fmtkit.inspection.box_columns import Objects
 from fmtkit.inspection.cutting import CuttingTally
-from fmtkit.inspection.dialog_shapes import DialogShapes
-from fmtkit.inspection.findings import Findings
+from fmtkit.inspection.dialog_shapes import DialogShapes, dialog_names
+from fmtkit.inspection.findings import EXAMPLES, Findings
 from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masking import USUAL, Masking
@@ -91,10 +94,14 @@ class Viewer:
     stride: int = 1
     """Lengths are counted for every n-th row."""
     masking: Masking = USUAL
+    ends: TextEnds = ""
+    """What the trainer puts around rows of text."""
     visual: VisualCounter | None = None
     """How the tokens of images are counted; None where they are not."""
     observer: RowObserver | None = None
     """What else looks at every row."""
+    named_rows: int = EXAMPLES
+    """How many rows a finding names."""
 
     def empty(self) -> RowStatistics:
         """Return the statistics of no row."""
@@ -102,7 +109,8 @@ class Viewer:
         tokens = tuple({*ends, *(written_by(self.template) if self.template else ())})
         cutting = CuttingTally(self.ladder) if self.tokenizer and self.ladder else None
         observed = self.observer.empty() if self.observer is not None else None
-        return RowStatistics(Findings(control_tokens=tokens), cutting=cutting, observed=observed)
+        findings = Findings(tokens, self.named_rows)
+        return RowStatistics(findings, cutting=cutting, observed=observed)
 
     def view(
         self,
@@ -170,12 +178,14 @@ class Viewer:
         added: Ints,
     ) -> dict[str, Ints]:
         """Count the lengths of rows, and return them; `added` are the tokens of each row's images."""
-        found = dict(count_columns(written.texts, counter).columns) if written.texts else {}
+        ends = self._ends(table)
+        found = dict(ends.count(written.texts, counter).columns) if written.texts else {}
         for name, lists in written.lists.items():
             counts = count_lists(lists, counter)
             if name == "completions":
-                counts = counts + self._separators(lists, counter)
-                found[STEPS] = found["prompt"] + counts + self._bos()
+                steps = StepEnds.of(self.tokenizer, self.masking.step_separator)
+                counts = steps.count(lists, counter)
+                found[STEPS] = found["prompt"] + counts + steps.before
             if name == "segments":
                 counts = counts + self._around(table, written)
             found[LISTS[name]] = counts
@@ -195,7 +205,9 @@ class Viewer:
             statistics.findings.add_sides(found["chosen"], found["rejected"])
         if statistics.cutting is not None and self.tokenizer is not None:
             rows = records[written.kept]
-            statistics.cutting.add(measured, dict(written.texts), rows, self.tokenizer, added)
+            texts = ends.closed(written.texts)
+            before = added + (ends.begin(written.texts) if written.texts else 0)
+            statistics.cutting.add(measured, texts, rows, self.tokenizer, before)
         return found
 
     def _place(self, statistics: RowStatistics, table: pa.Table, records: Ints) -> Ints:
@@ -210,10 +222,11 @@ class Viewer:
                 statistics.findings.note(code, records[wrong])
         return placed.tokens
 
-    def _separators(self, lists: pa.ListArray, counter: lengths.Counter) -> Ints:
-        size = int(counter.count(pa.array([self.masking.step_separator]))[0])
-        steps: Ints = pa.compute.list_value_length(lists).to_numpy().astype(np.int64)
-        return steps * size
+    def _ends(self, table: pa.Table) -> RowEnds:
+        """Return what the trainer adds to these rows: nothing where a template renders them."""
+        if self.tokenizer is None or dialog_names(table):
+            return RowEnds()
+        return RowEnds.of(self.tokenizer, self.ends)
 
     def _around(self, table: pa.Table, written: Written) -> Ints:
         """Count BOS and EOS of rows of segments that the tokenizer closes."""

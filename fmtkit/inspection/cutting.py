@@ -7,12 +7,13 @@ length.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.lengths import RowLengths, Tally
 from fmtkit.inspection.masked import common_prefix
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -77,11 +78,11 @@ class CuttingTally:
         texts: dict[str, pa.Array],
         rows: Ints,
         tokenizer: Tokenizer,
-        images: Ints | None = None,
+        before: Ints | None = None,
     ) -> None:
-        """Add a batch; `rows` are the numbers of its rows in the input, `images` the tokens of their images.
+        """Add a batch; `rows` are the numbers of its rows in the input.
 
-        The lengths include these, the texts do not.
+        `before` are the tokens of images and of BOS before each: the lengths include them, the texts do not.
         """
         longest, sides = lengths.longest, [lengths.columns[side] for side in lengths.sides]
         total = np.sum(sides, axis=0)
@@ -97,8 +98,8 @@ class CuttingTally:
             self.prompts.add(prompt)
             self.replies.add(np.min([side - prompt for side in sides], axis=0))
         if "chosen" in texts:
-            images = np.zeros(len(rows), np.int64) if images is None else images
-            self._add_equal(lengths, texts, rows, tokenizer, images)
+            before = np.zeros(len(rows), np.int64) if before is None else before
+            self._add_equal(lengths, texts, rows, tokenizer, before)
 
     def absorb(self, other: "CuttingTally", first: int) -> None:
         """Add the rows of another tally, whose row 0 is row `first` here."""
@@ -122,7 +123,7 @@ class CuttingTally:
         texts: dict[str, pa.Array],
         rows: Ints,
         tokenizer: Tokenizer,
-        images: Ints,
+        before: Ints,
     ) -> None:
         """Find pairs that become equal: those that agree in at least this many first or last tokens."""
         prompt, chosen, rejected = (texts[name] for name in ("prompt", "chosen", "rejected"))
@@ -141,8 +142,8 @@ class CuttingTally:
                 asked = prompt[i].as_py()
                 one, other = (asked + side[i].as_py() for side in (chosen, rejected))
                 agree[i] = _agreement(tokenizer, one, other, way)
-                # Images are in the prompt, which both sides begin with.
-                agree[i] += images[i] if way == "truncate-end" else 0
+                # Both sides begin with the prompt, and with what is before it.
+                agree[i] += before[i] if way == "truncate-end" else 0
             for limit in self.ladder:
                 equal = rows[(agree >= limit) & (shorter >= limit)]
                 key = (limit, way)

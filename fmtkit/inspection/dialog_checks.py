@@ -1,7 +1,6 @@
 """What can be wrong with the messages of a column of conversations, checked all at once."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.columns.flat_messages import FlatMessages, flatten
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import MAY_BE_EMPTY, SAYING, SYSTEM
 
 Bools = npt.NDArray[np.bool_]

@@ -1,12 +1,13 @@
 """The turns of rows: how many there are, and of which roles."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import DIALOG_COLUMNS
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.dialog_checks import Dialogs

@@ -6,13 +6,13 @@ higher, training makes the model worse.
 """
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.tables import carried
 
 Bools = npt.NDArray[np.bool_]

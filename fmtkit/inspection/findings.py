@@ -5,13 +5,14 @@ rows is kept, and the numbers of the first ones; many fingerprints go to disk.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SPOKEN
 from fmtkit.core.tables import DIALOG_COLUMNS, has_images
@@ -58,6 +59,8 @@ class Findings:
     """Collect what is found in batch after batch."""
 
     control_tokens: tuple[str, ...] = ()
+    named_rows: int = EXAMPLES
+    """How many rows a finding names."""
     rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[int]] = field(default_factory=dict)
@@ -90,7 +93,9 @@ class Findings:
         for code, count in other.counts.items():
             self.counts[code] = self.counts.get(code, 0) + count
             known = self.examples.setdefault(code, [])
-            known.extend(row + first for row in other.examples[code][: EXAMPLES - len(known)])
+            known.extend(
+                row + first for row in other.examples[code][: self.named_rows - len(known)]
+            )
         for mine, its in ((self.labels, other.labels), (self.tools, other.tools)):
             for key, count in its.items():
                 mine[key] += count
@@ -98,7 +103,7 @@ class Findings:
             self.longer[name] = self.longer.get(name, 0) + value
         for place, count in other.secrets.items():
             self.secrets[place] = self.secrets.get(place, 0) + count
-        room = EXAMPLES - len(self.first_without_tools)
+        room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(row + first for row in other.first_without_tools[:room])
         self.fingerprints.absorb(other.fingerprints, first)
 
@@ -113,7 +118,7 @@ class Findings:
         """Add rows of a finding that another check made."""
         self.counts[code] = self.counts.get(code, 0) + len(rows)
         known = self.examples.setdefault(code, [])
-        known.extend(rows[: EXAMPLES - len(known)].tolist())
+        known.extend(rows[: self.named_rows - len(known)].tolist())
 
     def _note_where(self, code: str, rows: Ints, where: Bools) -> None:
         if where.any():
@@ -181,7 +186,7 @@ class Findings:
         has = pc.is_valid(table["tools"].combine_chunks()).to_numpy(zero_copy_only=False)
         self.tools[True] += int(has.sum())
         self.tools[False] += int((~has).sum())
-        room = EXAMPLES - len(self.first_without_tools)
+        room = self.named_rows - len(self.first_without_tools)
         self.first_without_tools.extend(rows[~has][:room].tolist())
 
     def _add_secrets(self, found: Bools, counts: secret_texts.Found, rows: Ints) -> None:
@@ -202,7 +207,7 @@ class Findings:
         ]
         for code, rows in (("duplicate_rows", copies), ("prompt_in_splits", shared)):
             if len(rows):
-                found.append(self._finding(code, len(rows), rows[:EXAMPLES].tolist()))
+                found.append(self._finding(code, len(rows), rows[: self.named_rows].tolist()))
         if self.tools[True] and self.tools[False]:
             without = self.tools[False]
             found.append(self._finding("tools_not_uniform", without, self.first_without_tools))

@@ -6,7 +6,7 @@ temporary files, divided by their first bits, so that each file can be searched 
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import MARKS
 from fmtkit.counting.visual_counts import images_of
 

@@ -6,7 +6,7 @@ task, and the caller adds the tasks in the order of the input.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from threading import local
 from typing import Any
@@ -24,6 +24,7 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
 from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import carried
 from fmtkit.counting.lengths import CharacterCounter, Counter

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.counting.lengths import Lengths, Tally, summarize

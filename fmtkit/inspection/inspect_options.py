@@ -1,9 +1,9 @@
 """The options of an inspection."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fmtkit.converting.convert_options import SourceOptions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.options import COUNT, COUNTS, NATURAL, NATURALS, PAIRS, PATH, SHARE, SWITCH, option
 
 

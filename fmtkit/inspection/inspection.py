@@ -5,41 +5,26 @@ converts only the blocks they are in.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from fmtkit.columns.documents import Untokenized
-from fmtkit.converting import certainty, detection, preparation, typenames
-from fmtkit.converting.conversions import open_named
+from fmtkit.converting import certainty, detection
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.converting.engines import session
-from fmtkit.converting.fits import Fit
-from fmtkit.converting.ignoring import selected, without
-from fmtkit.converting.preparation import Job
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.rendered_texts import rendered_as
-from fmtkit.converting.suggestions import methods_for
-from fmtkit.converting.task_work import check_places
-from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import beginning
-from fmtkit.core.tables import carried
-from fmtkit.counting.visual_counts import visual_counter
-from fmtkit.formats import registry
 from fmtkit.inspection import rendered_text
-from fmtkit.inspection.as_trained import masking_of, template_of
-from fmtkit.inspection.box_columns import has_boxes
-from fmtkit.inspection.collector import RowStatistics, Viewer
-from fmtkit.inspection.cutting import LADDER
+from fmtkit.inspection.collector import RowStatistics
 from fmtkit.inspection.findings import Finding
-from fmtkit.inspection.first_pass import BlockViewer, look_at_rows
+from fmtkit.inspection.first_pass import look_at_rows
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.masking import Masking
-from fmtkit.inspection.reply_checks import ReplyChecks
+from fmtkit.inspection.reading import Opened, open_sources, reading_of, split_of
 from fmtkit.inspection.row_fetch import RowFetch
 from fmtkit.inspection.row_observer import RowObserver
-from fmtkit.inspection.score_columns import score_names
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.survey_making import (
     RAW_SHOWN,
@@ -50,24 +35,7 @@ from fmtkit.inspection.survey_making import (
     worst_first,
 )
 from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Survey
-from fmtkit.inspection.type_guesses import Guess, command_as, common, of_fits
-from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.sources.blocks import Block
-from fmtkit.sources.source import Source
-from fmtkit.tokenizers import tokens
-from fmtkit.tokenizers.tokens import Tokenizer
-
-SPLIT_WORDS = {
-    "train": "train",
-    "training": "train",
-    "test": "test",
-    "valid": "validation",
-    "validation": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "eval": "validation",
-}
-
+from fmtkit.inspection.type_guesses import Guess, command_as, common
 
 FIRST_ROWS = 3
 """Rows of the source that a survey shows as they are."""
@@ -85,16 +53,6 @@ class Inspection:
 
 _OF_RENDERED = frozenset({rendered_text.CODE, "unread_turns"})
 """Findings that hold for every text that fmtkit rendered: its control tokens, and tools beside it."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The sources, and the types that their first rows fit."""
-
-    sources: tuple[Source, ...]
-    samples: tuple[list[Any], ...]
-    fits: tuple[list[Fit], ...]
-    guesses: tuple[tuple[Guess, ...], ...]
 
 
 def run(
@@ -129,47 +87,18 @@ def _run(
     watch: Watch | None,
     observer: RowObserver | None,
 ) -> Inspection:
-    for plugin in options.plugins:
-        registry.load_plugin(plugin)
-    tokenizer = tokens.load(options.tokenizer) if options.tokenizer else None
     # An observer asks for the rows alone: neither for other types that fit, nor for what lengths would cut.
-    opened = _open(source, options, guesses=observer is None or options.type is None)
+    opened = open_sources(source, options, guesses=observer is None or options.type is None)
     best = common(opened.guesses)
     first_look = _first_look(opened, best, options.type)
-    if options.type is None:
-        found = _guessed(opened, options)
-        if found is None:
-            sources = _sources(opened, {})
-            bare = make_bare_survey(opened.sources, sources, opened.samples, options)
-            bare = replace(bare, **first_look, findings=_written(opened, options))
-            return Inspection(_without_type(bare, opened))
-        name, job = found
-    else:
-        name = typenames.read(options.type, functions=rows is not None)
-        job = preparation.prepare(opened.sources, rows or _row_options(name, options))
-    template, notes = template_of(name, job.table.name(), tokenizer, options)
-    template = template.at(options.now) if template is not None else None
-    masking = masking_of(name, options)
-    masking = masking if masks is None else masks(masking)
-    viewer = Viewer(
-        tokenizer,
-        template,
-        ReplyChecks(tokenizer) if tokenizer else None,
-        tuple(sorted(set(options.max_length))) or (LADDER if observer is None else ()),
-        _stride(opened, options.sample),
-        masking,
-        observer=observer,
-    )
-    if job.images is not None and tokenizer is not None and options.tokenizer:
-        viewer, more = _with_images(viewer, options.tokenizer, tokenizer)
-        notes = [*notes, *more]
-    seen, fetch = look_at_rows(job, _block_viewer(job, opened, viewer), watch)
-    shown = RowViewer(
-        job.table.name(),
-        tokenizer,
-        RowTemplate(template) if template else None,
-        masking,
-    )
+    reading = reading_of(opened, options, rows, masks, observer)
+    if reading is None:
+        sources = _sources(opened, {})
+        bare = make_bare_survey(opened.sources, sources, opened.samples, options)
+        bare = replace(bare, **first_look, findings=_written(opened, options))
+        return Inspection(_without_type(bare, opened))
+    viewer, shown = reading.viewer.viewer, reading.shown
+    seen, fetch = look_at_rows(reading.job, reading.viewer, watch)
     survey = make_survey(Passed(seen.statistics, seen.ledger, fetch), viewer, shown, options)
     survey = replace(
         survey,
@@ -177,20 +106,11 @@ def _run(
         sources=_sources(opened, seen.progress.rows),
         bad_rows=seen.bad.rows(fetch),
         findings=worst_first((*survey.findings, *_written(opened, options))),
-        notes=(*notes, *survey.notes),
+        notes=(*reading.notes, *survey.notes),
     )
     if options.type is None:
         survey = _without_type(survey, opened)
     return Inspection(survey, fetch, shown, seen.statistics)
-
-
-def _with_images(viewer: Viewer, folder: str, tokenizer: Tokenizer) -> tuple[Viewer, list[str]]:
-    """Return what counts the tokens of images too, or a note on why they are not counted."""
-    image = viewer.template.compiled.image if viewer.template is not None else None
-    counter = visual_counter(folder, tokenizer, image)
-    if isinstance(counter, str):
-        return viewer, [f"lengths do not include images: {counter}"]
-    return replace(viewer, visual=counter), []
 
 
 def _without_type(survey: Survey, opened: Opened) -> Survey:
@@ -204,19 +124,6 @@ def _without_type(survey: Survey, opened: Opened) -> Survey:
     findings = tuple(found for found in survey.findings if found.code not in _OF_RENDERED)
     note = f"fmtkit rendered these texts as {rendered}: train on them as they are"
     return replace(survey, findings=findings, notes=(*survey.notes, note))
-
-
-def _block_viewer(job: Job, opened: Opened, viewer: Viewer) -> BlockViewer:
-    return BlockViewer(
-        viewer,
-        splits=tuple(split_of(source.name) for source in job.sources),
-        scores=tuple(
-            tuple(n for n in score_names(sample) if carried(n) not in job.staged.names)
-            for sample in opened.samples
-        ),
-        once=tuple(source.once for source in job.sources),
-        boxes=tuple(job.images is not None and has_boxes(one) for one in opened.samples),
-    )
 
 
 def _written(opened: Opened, options: InspectOptions) -> tuple[FindingSummary, ...]:
@@ -281,90 +188,8 @@ def _in_words(value: object) -> str:
     return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
-def _guessed(opened: Opened, options: InspectOptions) -> tuple[typenames.TypeName, Job] | None:
-    """Prepare the first guess that all sources share and that takes nothing but the rows."""
-    shared: set[tuple[str, str]] | None = None
-    for found in filter(None, opened.guesses):
-        names = {(one.type, one.table) for one in found}
-        shared = names if shared is None else shared & names
-    candidates = next((found for found in opened.guesses if found), ())
-    for one in (g for g in candidates if (g.type, g.table) in (shared or ())):
-        name = typenames.read(one.type)
-        chosen = replace(
-            options,
-            columns=dict(one.columns) | dict(options.columns),
-            options={**one.options, **options.options},
-        )
-        others = methods_for(one.table) if options.method is None else ()
-        for method in (options.method, *others):
-            try:
-                row_options = _row_options(name, replace(chosen, method=method))
-                job = preparation.prepare(opened.sources, row_options)
-            except (OptionError, ColumnMismatchError, TokenizerError):
-                # A guess that needs more than the rows, or a decision of the user's: try the next one.
-                continue
-            if job.converter.table == one.table:
-                return name, job
-    return None
-
-
-def _open(source: object, options: InspectOptions, *, guesses: bool) -> Opened:
-    # An inspection reports no hash of its sources.
-    sources = tuple(open_named(source, options, "never"))
-    check_places(sources, None, options)
-    whole = [preparation.sample_of(one) for one in sources]
-    ignored = selected(options, whole).ignore
-    samples = tuple(without(sample, ignored) for sample in whole)
-    paths = [one.given for one in sources]
-    if not guesses:
-        nothing: tuple[list[Fit], ...] = tuple([] for _ in sources)
-        return Opened(sources, samples, nothing, tuple(() for _ in sources))
-    fits = tuple(detection.detect(sample, options.method) for sample in samples)
-    found = tuple(
-        of_fits(fitting, sample, options, paths=paths)
-        for fitting, sample in zip(fits, samples, strict=True)
-    )
-    return Opened(sources, samples, fits, found)
-
-
-def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
-    named = [] if name.function else registry.named(name.source, options.method)
-    is_text = any(converter.text for converter in named)
-    # Tokens are made for one length; of all other tables the messages are examined.
-    strided = any(issubclass(converter.makes, Untokenized) for converter in named)
-    values = options.of_sources() | {"type": name.type}
-    if strided:
-        return RowOptions(**values, max_length=max(options.max_length, default=None))
-    # Rendered texts are examined later.
-    values |= {"tokenizer": None, "chat_template": None}
-    return RowOptions(**values, as_=None if is_text else "messages")
-
-
-def _stride(opened: Opened, sample: int | None) -> int:
-    """Return the n for which every n-th row makes about this many rows."""
-    if sample is None:
-        return 1
-    rows = 0.0
-    for source in opened.sources:
-        block = source.first_block()
-        if block is not None:
-            whole = (source.size or 0) / max(block.bytes_read, 1)
-            rows += _rows_of(block) * max(whole, 1.0)
-    return max(1, int(rows // sample))
-
-
-def _rows_of(block: Block) -> int:
-    return len(block.records()) + len(block.rejects)
-
-
 def _sources(opened: Opened, rows: Mapping[int, int]) -> tuple[SourceSummary, ...]:
     return tuple(
         SourceSummary(source.name, source.kind, rows.get(i, 0), split_of(source.name), guesses)
         for i, (source, guesses) in enumerate(zip(opened.sources, opened.guesses, strict=True))
     )
-
-
-def split_of(path: str) -> str:
-    """Return the split that a source's name suggests, or an empty string."""
-    words = re.split(r"[^a-z]+", path.rsplit("/", 1)[-1].lower())
-    return next((SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS), "")

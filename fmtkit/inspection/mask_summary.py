@@ -3,12 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SPOKEN
 from fmtkit.inspection.findings import EXAMPLES, Finding
 from fmtkit.inspection.masked import Masked

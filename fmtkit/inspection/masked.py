@@ -1,11 +1,11 @@
 """One sequence as it reaches the model: its tokens, which of them are trained, and why."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]

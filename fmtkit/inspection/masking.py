@@ -1,9 +1,11 @@
 """What a run says of its masks: its method, and the keys that move them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fmtkit.core import runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import MaskRule, TextEnds
+from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.counting.anchors import AnchorRule
 from fmtkit.tokenizers.turn_rule import USUAL_TURNS, TurnRule
 
@@ -26,7 +28,7 @@ class Masking:
     """Which turns of a conversation are trained on, and which of their ends."""
     max_length: int | None = None
     """Where a document of raw text is cut into several rows."""
-    step_separator: str = "\n"
+    step_separator: str = STEP_SEPARATOR
     train_on_last_step_only: bool = False
     anchors: AnchorRule = field(default_factory=AnchorRule)
 
@@ -35,10 +37,9 @@ class Masking:
         """Return the rule of the method; empty where it names none."""
         return runner.find(self.method).mask if self.method else ""
 
-    @property
-    def text_ends(self) -> TextEnds:
-        """Return what the method's trainer puts around text; without a method what most do."""
-        return runner.find(self.method).text_ends if self.method else "text"
+    def text_ends(self, table: str) -> TextEnds:
+        """Return what the method's trainer puts around text of a table; without a method what most do."""
+        return runner.text_ends_of(self.method, table)
 
     def rule_of(self, table: str) -> str:
         """Return the rule of a table of prompts and replies."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.counting.anchors import AnchorRule, row_anchors
 from fmtkit.inspection.dialog_masks import (
     mask_answer,
@@ -179,7 +180,7 @@ def mask_steps(
     row: Mapping[str, Any],
     tokenizer: Tokenizer,
     *,
-    step_separator: str = "\n",
+    step_separator: str = STEP_SEPARATOR,
     train_on_last_step_only: bool = False,
 ) -> Masked:
     """Return the sequence of a stepwise row; its labels are those that are trained on, as the row has them.

@@ -6,7 +6,6 @@ special tokens, so that those in the ids are those in the text.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.dialog_checks import THINKING
 from fmtkit.inspection.written_rows import REPLIES
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fmtkit.converting.preparation import Job
 from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import PART_SHIFT, Task, can_travel
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.shown_rows import Place
 from fmtkit.sources.parts import blocks_of_part, parts_of
 
@@ -207,13 +208,13 @@ class RowsOfPart:
             records = wanted.rows.get(number)
             if records is not None:
                 pieces = pipeline.process(self.job, source, number, block)
-                found += _of_pieces(pieces, number, records)
+                found += rows_of_pieces(pieces, number, records)
             if number == last:
                 break
         return found
 
 
-def _of_pieces(
+def rows_of_pieces(
     pieces: Iterable[pipeline.Piece], block: int, records: Sequence[int]
 ) -> Iterator[RowFound]:
     """Yield what some records of a block became; a record that made several rows, the first of them."""

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import IMAGE

@@ -3,11 +3,12 @@
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SAYING, SPOKEN

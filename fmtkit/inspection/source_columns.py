@@ -6,11 +6,12 @@ a column that starts late is seen, and parsing every column of every row would t
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.scripts import count_scripts
 from fmtkit.sources.blocks import ArrowRows, Block
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +15,7 @@ from fmtkit.converting.task_work import named
 from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.converting.unread_columns import TURNS, OpenKeys
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import AHEAD, beginning, hidden, secrets_in
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES

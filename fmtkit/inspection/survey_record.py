@@ -4,7 +4,7 @@ fmtkit.inspection.inspection makes one; fmtkit.reports shows it on a terminal, a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -12,7 +12,10 @@ from fmtkit.converting.other_commands import Reading
 from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import found_among
+from fmtkit.core.data_classes import dataclass
+from fmtkit.core.escaping import counted, one_line
 from fmtkit.core.secret_keys import hidden
+from fmtkit.core.text_parts import INDENT, LEFT, Columns, Line, Part, written
 from fmtkit.counting.lengths import Lengths
 from fmtkit.formats.table_schemas import DRAFT
 from fmtkit.inspection.anchor_counts import AnchorSummary
@@ -65,7 +68,7 @@ class FindingSummary:
     details: Mapping[str, float | str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Survey:
     """Everything that `fmtkit inspect` says."""
 
@@ -133,6 +136,33 @@ class Survey:
             unread=in_words(self.open_columns) if self.open_columns else "",
         )
 
+    def __str__(self) -> str:
+        """Return the verdict, findings, lengths and notes; `fmtkit inspect --all` prints all."""
+        parts: list[Part] = [
+            Line(", ".join(one_line(source.path) for source in self.sources)),
+            Line(f"read as {one_line(self.type)} -> {self.table}" if self.type else "no type fits"),
+            Line(f"{notebook_html.MARKS.get(self.verdict.severity, '✖')} {self.verdict.text}"),
+            _columns(
+                (f"{found.severity}", found.code, f"{found.count:,}", found.message)
+                for found in self.findings
+            ),
+            Line(f"lengths in {self.unit}: p50, p95, p99, max") if self.lengths else Line(""),
+            _columns(
+                (one.name, *(f"{n:,}" for n in (one.p50, one.p95, one.p99, one.max)))
+                for one in self.lengths
+            ),
+            *(Line(f"note: {one_line(note)}") for note in self.notes),
+            *([Line(one_line(self.command, len(self.command)))] if self.command else []),
+        ]
+        return hidden(
+            "".join(line for line in written(parts).splitlines(keepends=True) if line.strip())
+        ).rstrip()
+
+    def __repr__(self) -> str:
+        """Return the type and the counts: `print` shows the rest."""
+        found = f"{self.rows:,} rows, {counted(len(self.findings), 'finding')}"
+        return f"<Survey of {self.type or 'rows that no type fits'}: {found}>"
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, findings, lengths and columns."""
         verdict = self.verdict
@@ -172,6 +202,11 @@ class Survey:
         named = (finding.code for finding in self.findings)
         counts = (self.ledger.get(name, {}) for name in ("reasons", "warnings"))
         return found_among(codes, named, *counts)
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> Columns:
+    cells = [tuple(map(Line, row)) for row in rows]
+    return Columns((LEFT,) * len(cells[0]) if cells else (), cells, INDENT)
 
 
 def plain(value: Any) -> Any:

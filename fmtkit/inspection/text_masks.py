@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fmtkit.core.tables import UNRENDERED
 from fmtkit.inspection.masked import Masked, common_prefix
 from fmtkit.inspection.masking import Masking
 from fmtkit.rendering import template_sources
@@ -25,14 +26,11 @@ _ROLE_OF_COLUMN = {
 }
 """Column of text -> the role that its text is given."""
 
-_NOT_CONVERSATIONS = frozenset({"Segments", "Stepwise", "Tokens"})
-"""Tables whose texts are not conversations."""
-
 
 def is_prerendered(row: Mapping[str, Any], table: str) -> bool:
     """Return whether a row's conversations are rendered text."""
     begins = row.get("text") if row.get("prompt") is None else row["prompt"]
-    return isinstance(begins, str) and table not in _NOT_CONVERSATIONS
+    return isinstance(begins, str) and table not in UNRENDERED
 
 
 def mask_text(
@@ -47,7 +45,7 @@ def mask_text(
     names = [name for name in ("chosen", "rejected", "completion") if row.get(name) is not None]
     if not names:
         return (mask_plain_prompt(row["prompt"], tokenizer),)
-    ends = masking.text_ends
+    ends = masking.text_ends(table)
     context = tokens_of(row["prompt"], tokenizer, ends, closed=False).ids
     made = [tokens_of(row["prompt"] + row[name], tokenizer, ends, closed=True) for name in names]
     lengths = [common_prefix(context, one.ids) for one in made]
@@ -63,7 +61,7 @@ def mask_text(
 
 
 def _whole(text: str, tokenizer: Tokenizer, masking: Masking) -> Masked:
-    made = tokens_of(text, tokenizer, masking.text_ends, closed=True)
+    made = tokens_of(text, tokenizer, masking.text_ends("Conversation"), closed=True)
     is_trained = "assistant" in masking.turns.roles or masking.learns_all("Conversation")
     return replace(_masked(made, "everything"), trained=_marks(made, is_trained))
 

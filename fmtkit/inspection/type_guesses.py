@@ -1,7 +1,6 @@
 """Which types the rows of a source fit, best first, as `fmtkit.converting.detection` ranks them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.converting import certainty, detection
@@ -11,6 +10,7 @@ from fmtkit.converting.fits import Fit
 from fmtkit.converting.other_commands import Reading, readings
 from fmtkit.converting.suggestions import convert_command
 from fmtkit.converting.unread_columns import OpenColumn
+from fmtkit.core.data_classes import dataclass
 from fmtkit.formats import registry
 
 Pairs = tuple[tuple[str, str], ...]

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted
 from fmtkit.inspection.advice import SEVERITIES
 

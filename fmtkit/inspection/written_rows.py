@@ -5,7 +5,7 @@ no more than a lower bound of what a model reads.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.columns.flat_messages import flatten, keys_of
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE, in_parts
 from fmtkit.core.tables import has_images
 from fmtkit.inspection.dialog_shapes import dialog_names

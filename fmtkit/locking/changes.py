@@ -1,9 +1,10 @@
 """What changed between the state in a lock and the state of today: in a line each, with its cause."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.shown_rows import Place
 from fmtkit.locking.contract import Contract
 from fmtkit.locking.lock_file import Lock, digests_of, limit_of

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import PATH, PATHS, Options
 from fmtkit.inspection.inspect_options import InspectOptions

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import yaml
 from fmtkit.converting.ledger import TERMS
 from fmtkit.core import atomic
 from fmtkit.core.codes import REASONS, WARNINGS
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, OutputExistsError, UnknownNameError
 from fmtkit.inspection.advice import ADVICE
 

@@ -1,12 +1,13 @@
 """`fmtkit lock` and `fmtkit check`: write the state of a dataset, and compare it with the state of today."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fmtkit.converting.progress_bar import Watch
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run

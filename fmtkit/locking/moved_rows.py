@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
 import numpy.typing as npt
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.locking.row_digests import Hashes, group_of, groups_of, sum_of
 from fmtkit.locking.row_files import Shorts, short
 

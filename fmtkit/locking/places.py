@@ -1,10 +1,10 @@
 """Paths of a lock: relative to its folder, the same on every machine, and without credentials."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from fmtkit.core.credentials import has_credentials, public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 HERE, ABOVE = "./", "../"

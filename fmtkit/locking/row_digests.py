@@ -6,7 +6,7 @@ lengths of every row, and the ids and labels of some, show a library that makes 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b, sha256
 from itertools import pairwise
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.fingerprints import MIX
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.written_rows import Written

@@ -1,7 +1,6 @@
 """The digest of every row in a file beside a lock: of many rows it names those that changed exactly."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmtkit.core import atomic
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.locking.row_digests import Hashes
 

@@ -6,7 +6,7 @@ more than 19 digits make a line unsure, though it may be sound.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, lru_cache, singledispatch
 from math import ceil, floor
 from types import ModuleType
@@ -62,6 +62,7 @@ from fmtkit.columns.turn_sources import (
     sources_of,
 )
 from fmtkit.core.buffers import MAX_INT32
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import (
     CALL_SPEAKER,
     CANONICAL_ROLES,

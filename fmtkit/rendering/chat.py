@@ -6,7 +6,7 @@ says in a column depends on that row alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -17,6 +17,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from fmtkit.core import moments
 from fmtkit.core.buffers import whole
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.rendering.content_parts import Cuts

@@ -8,11 +8,12 @@ once, with both forms.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from itertools import takewhile
 from typing import Any, Protocol
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import ImageMark, in_parts, is_image_part, texts_of
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.tracing import Fault, Request

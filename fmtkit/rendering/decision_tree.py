@@ -4,11 +4,12 @@ When a row comes to a branch that no row took before, that row is traced and the
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from threading import Lock
 
 from fmtkit.core.buffers import Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.batch_answers import Rows
 from fmtkit.rendering.tracing import Leaf
 from fmtkit.rendering.unknowns import Question, Unknown

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fmtkit.columns.flat_messages import flatten, keys_of
 from fmtkit.core.buffers import Bools, Int64s, numbers, texts, validity
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SEEN, TEXT_KEYS, ImageMark, for_template
 from fmtkit.rendering.content_parts import TEXTS, Cuts, Form, Forms, part
 from fmtkit.rendering.jinja_environment import text_part, write_json

@@ -1,10 +1,11 @@
 """Rendering row by row, for rows that cannot be rendered by columns; they are cut by the same rules."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from fmtkit.core.buffers import Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import ImageMark
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn, signature

@@ -1,9 +1,9 @@
 """What is rendered for a row, and how its texts are made from that: traced or row by row alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.reply_cut import Cut, Problem, cut, cut_at_header
 from fmtkit.rendering.tracing import Fault, Leaf, Request, Signature, View
 from fmtkit.rendering.unknowns import FIRST, TOOL, Slot, Unknown, symbolic

@@ -10,12 +10,12 @@ rows are found by comparing the column of contents.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
 
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
 from fmtkit.rendering.tracing import Fault, Leaf
 from fmtkit.rendering.unknowns import symbolic

@@ -7,12 +7,12 @@ which runs templates that fmtkit does not ship in a worker process with limits.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.worker import Limits, Overrun, Worker

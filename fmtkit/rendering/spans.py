@@ -4,7 +4,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fmtkit.columns import thinking
 from fmtkit.core import buffers
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate, Failure
 from fmtkit.rendering.content_parts import Cuts

@@ -1,11 +1,12 @@
 """Which contents a template left out, wholly or in part, found from a symbolic rendering."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SPOKEN
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.reply_cut import Problem

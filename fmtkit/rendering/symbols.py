@@ -14,9 +14,10 @@ swallows it.
 
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn, SupportsIndex
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.unknowns import (
     ANY_SYMBOL,
     FIRST,

@@ -6,7 +6,7 @@ bytes in between. UTF-8 makes that exact: a text occurs in another where its byt
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fmtkit.core.buffers import Bools, Int64s, offsets_of, validity
+from fmtkit.core.data_classes import dataclass
 
 Trim = tuple[str, str | None]
 """strip, lstrip or rstrip, and its characters (None: white space)."""

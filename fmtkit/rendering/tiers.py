@@ -5,12 +5,12 @@ difference the template is no longer traced, and the batch is done again.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from fmtkit.core.buffers import Bools, Int64s, sample_of, validity
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.content_parts import NO_IMAGES
 from fmtkit.rendering.dialog_columns import Batch, DialogColumn
 from fmtkit.rendering.plain_rows import PlainRow, PlainRows

@@ -5,12 +5,12 @@ column per path. Arguments are kept as `tojson` writes them.
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.buffers import Int64s, texts
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.jinja_environment import write_json
 from fmtkit.rendering.text_columns import TextColumn, text_column
 from fmtkit.rendering.unknowns import OBJECT, TEXT, UNKNOWN, Calls

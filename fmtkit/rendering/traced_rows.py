@@ -6,12 +6,13 @@ leaf are given their texts from it at once.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from fmtkit.core.buffers import Bools, Int64s
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.assembly import Assembly
 from fmtkit.rendering.batch_answers import Rows, Unknowns
 from fmtkit.rendering.content_parts import Forms, forms_of, image_text

@@ -8,7 +8,6 @@ through it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from fmtkit.core import moments
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.jinja_environment import (
     environment,
     text_part,

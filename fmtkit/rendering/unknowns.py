@@ -8,10 +8,10 @@ value (the arguments of a tool call, a tool) stands for its JSON text, as `tojso
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.jinja_environment import tojson
 
 FIRST, LAST = 0xF0000, 0xFFFFD

@@ -7,24 +7,22 @@ loaded with the page.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmtkit.core.atomic import write_bytes
-from fmtkit.core.message_keys import IMAGE
-from fmtkit.core.secret_keys import beginning
+from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.lengths import Tally
 from fmtkit.inspection.inspection import Inspection
 from fmtkit.inspection.row_fetch import RowFetch
-from fmtkit.inspection.shown_images import bare
-from fmtkit.inspection.shown_rows import RowViewer, ShownRow, ShownSide
+from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.survey_making import show
 from fmtkit.reports import page
 from fmtkit.reports.page import CHUNK_ROWS, packed
-from fmtkit.reports.thumbnails import DataUri, Thumbnails
+from fmtkit.reports.page_rows import PicturedRow, entry_of, packed_row, title_of
+from fmtkit.reports.thumbnails import Thumbnails
 from fmtkit.writing.outputs import page_path
 
 SUFFIXES = (".html", ".htm")
@@ -39,11 +37,6 @@ MOST_BYTES = 20_000_000
 
 TRIAL_ROWS = 200
 """Rows by which the size of the others is estimated."""
-
-TEXT_SHOWN = 40_000
-"""Characters of a sequence that the page shows."""
-
-TITLE = 90
 
 
 def target(path: str, *, overwrite: bool = False) -> Path:
@@ -62,7 +55,7 @@ def render(inspection: Inspection) -> str:
     survey = inspection.survey.as_dict()
     survey["shown"] = []
     data = {"survey": survey, "rows": rows.index, "how": rows.how, "curves": _curves(inspection)}
-    return page.render("survey", data, rows.chunks)
+    return page.render("survey", data, rows.chunks, scripts=("rows.js",))
 
 
 def _curves(inspection: Inspection) -> dict[str, Any]:
@@ -89,7 +82,7 @@ class PageRows:
     """Packed rows."""
 
     index: list[list[Any]]
-    """For each row, its number, source, line, title, findings and sides; see _entry."""
+    """For each row, its number, source, line, title, findings and sides; see page_rows.entry_of."""
     chunks: list[str]
     """CHUNK_ROWS rows each: JSON, gzipped, base64."""
     how: str
@@ -122,43 +115,12 @@ def _how(rows: int, count: int, shown: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Pictured:
-    """A row as it is shown, with its title and small copies of its images."""
-
-    row: ShownRow
-    title: str
-    images: list[DataUri | None]
-
-
 def _shown(
     fetch: RowFetch, viewer: RowViewer, rows: Iterable[int], thumbnails: Thumbnails
-) -> Iterator[_Pictured]:
+) -> Iterator[PicturedRow]:
     for fetched in fetch.fetch(rows):
         images = thumbnails.of_row(fetched.row)
-        yield _Pictured(show(fetched, viewer)[0], title_of(fetched.row), images)
-
-
-def title_of(row: Mapping[str, Any] | None) -> str:
-    """Return what names a row in a list: the beginning of its last question."""
-    dialog = (
-        (row or {}).get("prompt") or (row or {}).get("messages") or (row or {}).get("text") or ""
-    )
-    if isinstance(dialog, str):
-        return _words(dialog)
-    asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
-    said = asked[-1] if asked else dialog[-1]["content"] or ""
-    return _words(said.replace(IMAGE, " ")) or _words(bare(said))
-
-
-def _opening(side: ShownSide) -> str:
-    """Return the beginning of what a row of tokens trains."""
-    reply_start = side.offsets[side.prompt_length : side.prompt_length + 1]
-    return _words(side.text[reply_start[0][0] if reply_start else 0 :])
-
-
-def _words(text: str) -> str:
-    return " ".join(beginning(text, 4 * TITLE).split())[:TITLE]
+        yield PicturedRow(show(fetched, viewer)[0], title_of(fetched.row), images)
 
 
 def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:
@@ -174,85 +136,17 @@ def _affordable(fetch: RowFetch, viewer: RowViewer) -> int:
 
 
 def _pack(
-    rows: Iterable[_Pictured], codes: Mapping[int, list[str]]
+    rows: Iterable[PicturedRow], codes: Mapping[int, list[str]]
 ) -> tuple[list[list[Any]], list[str]]:
     index: list[list[Any]] = []
     chunks: list[str] = []
     waiting: list[dict[str, Any]] = []
     for one in rows:
-        index.append(_entry(one.row, one.title, codes.get(one.row.place.row, [])))
-        waiting.append(_packed(one))
+        index.append(entry_of(one, codes.get(one.row.place.row, [])))
+        waiting.append(packed_row(one))
         if len(waiting) == CHUNK_ROWS:
             chunks.append(packed(waiting))
             waiting = []
     if waiting:
         chunks.append(packed(waiting))
     return index, chunks
-
-
-def _entry(row: ShownRow, title: str, codes: list[str]) -> list[Any]:
-    """Return number, source, row and line there, title, findings, and of each side its size.
-
-    A size is a number, how much of it is trained, and its unit: sides without ids count characters.
-    """
-    sizes = [
-        [len(side.ids), side.trained_tokens, "tokens"]
-        if side.ids
-        else [len(side.text), 0, "characters"]
-        for side in row.sides
-    ]
-    place = row.place
-    return [
-        place.row,
-        place.source,
-        place.source_row,
-        place.line,
-        title or row.problem or "".join(map(_opening, row.sides[:1])),
-        codes,
-        sizes,
-    ]
-
-
-def _packed(one: _Pictured) -> dict[str, Any]:
-    row = one.row
-    return {
-        "sides": [_packed_side(side) for side in row.sides],
-        "problem": row.problem,
-        "details": dict(row.details),
-        "images": [list(pair) for pair in zip(row.images, one.images, strict=False)],
-    }
-
-
-def _packed_side(side: ShownSide) -> dict[str, Any]:
-    text = side.text[:TEXT_SHOWN]
-    return {
-        "side": side.side,
-        "text": text,
-        "cut": len(side.text) - len(text),
-        "steps": _steps(side, text),
-        "trained": side.trained,
-        "prompt": side.prompt_length,
-        "why": side.why,
-        "labels": side.labels,
-        "windows": side.windows,
-        "notes": side.notes,
-        "images": _places(side, text),
-    }
-
-
-def _places(side: ShownSide, text: str) -> list[int]:
-    """Return where the placeholder of each image begins, in UTF-16 units, within the text that is shown."""
-    starts = (image.start for image in side.images if image.start < len(text))
-    return [len(text[:start].encode("utf-16-le", "surrogatepass")) // 2 for start in starts]
-
-
-def _steps(side: ShownSide, text: str) -> list[int]:
-    """Return how far each token's end is from the one before, in UTF-16 units as in JavaScript."""
-    if not side.offsets:
-        return []
-    ends = np.minimum([end for _, end in side.offsets], len(text))
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    units = np.concatenate(([0], np.cumsum(1 + (points > 0xFFFF))))
-    at = units[np.maximum.accumulate(ends)]
-    steps: list[int] = np.diff(np.concatenate(([0], at))).tolist()
-    return steps

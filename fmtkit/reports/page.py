@@ -3,7 +3,7 @@
 Its content-security-policy names script and style by their hashes and allows nothing else; data is
 in blocks that no browser runs, and reaches the page as text, never as markup. `page.html` is the frame,
 `page.css` and `page.js` are what all pages share: the theme, and a list of rows next to the chosen one.
-NAME.html and NAME.js are what one page has of its own.
+NAME.html and NAME.js are what one page has of its own, and `rows.js` is how pages of rows show one.
 """
 
 import base64
@@ -22,10 +22,24 @@ CHUNK_ROWS = 100
 """Rows of a chunk; page.js knows the number too."""
 
 
-def render(name: str, data: object, chunks: Iterable[str]) -> str:
-    """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them."""
-    style, script = asset("page.css"), asset("page.js") + asset(f"{name}.js")
-    blocks = [_block("data", json.dumps(_public(data), ensure_ascii=False, separators=(",", ":")))]
+def render(
+    name: str,
+    data: object,
+    chunks: Iterable[str] = (),
+    *,
+    scripts: Sequence[str] = (),
+    served: bool = False,
+) -> str:
+    """Return the page of that name; `chunks` are the rows that it unpacks when it shows or searches them.
+
+    `scripts` are the assets that it shares with other pages. A page that is `served` may ask its server, and
+    nothing else.
+    """
+    script = "".join(map(asset, ("page.js", *scripts, f"{name}.js")))
+    style = asset("page.css")
+    blocks = [
+        _block("data", json.dumps(without_secrets(data), ensure_ascii=False, separators=(",", ":")))
+    ]
     blocks += [
         f'<script type="application/gzip" id="chunk-{number}">{text}</script>'
         for number, text in enumerate(chunks)
@@ -35,6 +49,7 @@ def render(name: str, data: object, chunks: Iterable[str]) -> str:
     for place, text in {
         "STYLE_HASH": _sha256(style),
         "SCRIPT_HASH": _sha256(script),
+        "CONNECT": "connect-src 'self'; " if served else "",
         "STYLE": style,
         "BODY": asset(f"{name}.html"),
         "SCRIPT": script,
@@ -46,23 +61,23 @@ def render(name: str, data: object, chunks: Iterable[str]) -> str:
 
 def packed(rows: Sequence[dict[str, Any]]) -> str:
     """Return at most CHUNK_ROWS rows as JSON, gzipped, in base64."""
-    text = json.dumps(_public(rows), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(without_secrets(rows), ensure_ascii=False, separators=(",", ":"))
     # Without a time within: the same rows give the same page.
     found = gzip.compress(text.encode("utf-8", "surrogatepass"), compresslevel=6, mtime=0)
     return base64.b64encode(found).decode()
 
 
-def _public(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """Hide the secrets in all texts of a value."""
     if isinstance(value, DataUri):
         return str(value)
     if isinstance(value, str):
         return hidden(value)
     if isinstance(value, Mapping):
-        return {key: _public(item) for key, item in value.items()}
+        return {key: without_secrets(item) for key, item in value.items()}
     # Numbers of tokens are most of a page.
     if isinstance(value, list | tuple) and not {*map(type, value)} <= {int}:
-        return [_public(item) for item in value]
+        return [without_secrets(item) for item in value]
     return value
 
 

@@ -1,5 +1,5 @@
 (() => {
-  const { read, byId, number, counted, percent, h, s, table, clean, textNodes, begin, end } = page;
+  const { read, byId, number, counted, percent, h, s, table, begin, end } = page;
   const { survey, rows: index, how, curves } = read("data");
   // Units are written in the plural: tokens, characters.
   const units = (n) => counted(n, survey.unit.slice(0, -1));
@@ -188,13 +188,13 @@
       Object.entries(column.kinds).map(([kind, count]) => `${kind} ${number(count)}`).join(", ") || "nothing", percent(column.null_share)]), [2]));
 
   /* ---- rows ---- */
-  const ROW = 0, SOURCE = 1, SOURCE_ROW = 2, LINE = 3, TITLE = 4, CODES = 5, SIZES = 6;
+  const { ROW, CODES, SIZES } = ENTRY;
   const longest = index.map((entry) => Math.max(0, ...entry[SIZES].map((size) => size[0])));
   const share = index.map((entry) => Math.min(1, ...entry[SIZES].map((size) => size[1] / Math.max(size[0], 1))));
   byId("rows-how").textContent = `${how}.`;
   const codes = [...new Set(index.flatMap((entry) => entry[CODES]))].sort();
   byId("by-code").append(...codes.map((code) => h("option", { value: code }, code)));
-  const detail = byId("row");
+  const { item, draw } = rowView({ detail: byId("row"), limit: () => limit });
   async function showFinding(code, row) {
     byId("search").value = ""; byId("at-least").value = ""; byId("at-most").value = "";
     byId("only-cut").checked = false; byId("by-code").value = code;
@@ -204,78 +204,6 @@
     byId("rows").scrollIntoView();
     if (i !== undefined) await rows.choose(i);
     byId("list").focus({ preventScroll: true });
-  }
-  /* ---- rows: one row ---- */
-  /* A picture stands before its placeholder; one without a copy says what it is. */
-  const picture = ([label, source]) => source ? h("img", { class: "picture", src: source, alt: label, title: label }) : h("span", { class: "picture" }, `[${clean(label)}]`);
-  function tokenText(side, images) {
-    const box = h("div", { class: "text tokens" });
-    let shown = 0;
-    const pictures = (end) => { while (shown < side.images.length && side.images[shown] < end) box.append(picture(images[shown++])); };
-    if (!side.steps.length) {
-      let from = 0;
-      for (const place of side.images) { box.append(...textNodes(side.text.slice(from, place))); pictures(place + 1); from = place; }
-      box.append(...textNodes(side.text.slice(from)));
-      return box;
-    }
-    const flags = new Uint8Array(side.steps.length);
-    for (const [first, end] of side.trained) flags.fill(1, first, end);
-    const windows = new Int32Array(side.steps.length).fill(-1), anchors = new Set();
-    side.windows.forEach(([first, end], k) => { windows.fill(k, first, end); anchors.add(first); });
-    let at = 0, shade = 0, anchor = false;
-    side.steps.forEach((step, i) => {
-      anchor ||= anchors.has(i);
-      if (!step) return;
-      const k = windows[i];
-      const window = [k < 0 ? "" : k % 2 ? "w w2" : "w", anchor ? "a" : ""];
-      const title = anchor && k >= 0 ? `window ${k + 1}: tokens ${side.windows[k][0]} to ${side.windows[k][1] - 1}` : null;
-      anchor = false;
-      pictures(at + step);
-      const classes = [flags[i] ? "t" : "", (shade ^= 1) ? "" : "b", ...window, limit !== null && i >= limit ? "over" : ""].filter(Boolean).join(" ");
-      box.append(h("span", { class: classes || null, title, "data-token": i }, ...textNodes(side.text.slice(at, at + step))));
-      at += step;
-    });
-    if (at < side.text.length) box.append(...textNodes(side.text.slice(at)));
-    return box;
-  }
-  function sideBox(side, entry, k, images) {
-    const [size, trained] = entry[SIZES][k];
-    const head = side.steps.length ? `${counted(size, "token")}, ${percent(trained / Math.max(size, 1))} trained` : counted(size, "character");
-    return h("section", { "aria-label": side.side || "sequence" },
-      h("h3", {}, side.side || "sequence", h("span", { class: "quiet" }, ` ${head}${side.windows.length ? `, ${counted(side.windows.length, "window")} of ${counted(side.windows[0][1] - side.windows[0][0], "token")}` : ""}`)),
-      side.why ? h("p", { class: "quiet" }, side.why) : null,
-      side.notes.map((note) => h("p", { class: "note" }, note)),
-      side.labels ? h("p", { class: "quiet" }, `labels: ${side.labels.join(", ")}`) : null,
-      tokenText(side, images),
-      side.cut ? h("p", { class: "note" }, `${counted(side.cut, "more character")} of it ${side.cut === 1 ? "is" : "are"} not in this page`) : null);
-  }
-  let whole = false;
-  function legend(hasWindows) {
-    const boundaries = h("input", { type: "checkbox", onchange: () => { whole = !boundaries.checked; detail.classList.toggle("whole", whole); } });
-    boundaries.checked = !whole;
-    const jump = () => { for (const mark of detail.querySelectorAll(".sides .t:first-of-type, .sides span:not(.t) + .t")) { mark.scrollIntoView({ block: "center" }); return; } };
-    return h("div", { class: "legend" },
-      h("span", { class: "text tokens" }, h("span", { class: "t" }, "trained"), h("span", {}, " context "), hasWindows ? h("span", { class: "w a" }, "window, from its anchor") : null, limit !== null ? h("span", { class: "over" }, "cut off") : null),
-      h("label", {}, boundaries, " token boundaries "),
-      h("button", { type: "button", onclick: jump }, "Go to what is trained"));
-  }
-  function draw(i, row) {
-    const entry = index[i], details = Object.entries(row.details);
-    return [
-      h("h3", {}, `${entry[SOURCE]}, ${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`}`),
-      entry[CODES].length ? h("p", { class: "note" }, entry[CODES].join(", ")) : "",
-      row.problem ? h("p", { class: "note" }, clean(row.problem)) : "",
-      details.length ? h("dl", { class: "details" }, details.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, clean(String(value)))])) : "",
-      row.images.length && !row.sides.some((side) => side.images.length) ? h("p", { class: "pictures" }, row.images.map(picture)) : "",
-      row.sides.some((side) => side.steps.length) ? legend(row.sides.some((side) => side.windows.length)) : "",
-      h("div", { class: "sides" }, row.sides.map((side, k) => sideBox(side, entry, k, row.images))),
-    ];
-  }
-  function item(i) {
-    const entry = index[i], sizes = entry[SIZES].map((size) => number(size[0])).join(" / ");
-    const unit = entry[SIZES].length ? entry[SIZES][0][2] : "";
-    const meta = `${entry[LINE] === null ? `row ${number(entry[SOURCE_ROW])}` : `line ${number(entry[LINE])}`}${sizes && ` · ${sizes} ${sizes === "1" ? unit.slice(0, -1) : unit}`} `;
-    return [[meta, entry[CODES].length ? h("span", { class: "flag" }, entry[CODES].join(", ")) : null], entry[TITLE]];
   }
   function passes(i) {
     const code = byId("by-code").value, least = byId("at-least").value, most = byId("at-most").value;
@@ -290,6 +218,7 @@
   }
   const rows = page.browser({
     count: index.length, noun: "shown row", controls: ["search", "by-code", "at-least", "at-most", "order", "only-cut"],
-    passes, texts: (row) => row.sides.map((side) => side.text), sort, item, draw,
+    passes, texts: (row) => row.sides.map((side) => side.text), sort,
+    item: (i) => item(index[i]), draw: (i, row) => draw(index[i], row),
   });
 })();

@@ -38,7 +38,7 @@ def show(
     """
     check_codes(fail_on, plugins=options.plugins, is_survey=True)
     _targets(html, plot, overwrite=overwrite)
-    with progress(shown=bar) as watch:
+    with progress("inspecting", shown=bar) as watch:
         inspection = run(source, options, watch=watch)
     return show_inspection(
         inspection,

@@ -1,10 +1,10 @@
 """Is the answer the reference? As numbers, as texts, or letter by letter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.rewards.answers import final_answer, text_of
 from fmtkit.rewards.equality import Quantity, is_same, last_number, quantity_of

@@ -8,9 +8,10 @@ such as 2\sqrt{3}, is not a number, and no number is extracted from it.
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+
+from fmtkit.core.data_classes import dataclass
 
 _TEXT, _END, _ROW, _OPEN, _CLOSE, _DOLLAR = "\x04", "\x05", "\x06", "\x02", "\x03", "\x01"
 r"""Placeholders for \text{, its }, \\, \{, \} and \$, so that no pattern takes them for syntax."""

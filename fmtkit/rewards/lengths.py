@@ -1,9 +1,9 @@
 """Rewards for the length of a completion: near a target, or below a cap."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.rewards.answers import text_of
 

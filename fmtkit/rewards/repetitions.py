@@ -1,9 +1,9 @@
 """Does the completion repeat itself?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.rewards.answers import text_of
 
 

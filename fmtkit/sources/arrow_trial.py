@@ -10,7 +10,6 @@ worker dies, the conversion ends with a SourceError. Starting the process takes 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import SourceError
 from fmtkit.core.worker import Limits, Overrun, Worker
 from fmtkit.sources.columnar import (

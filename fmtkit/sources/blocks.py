@@ -6,7 +6,7 @@ also on the columns that are read), never on workers, on the size of single read
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fmtkit.core.buffers import with_leaves
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.canonical_json import canonical, number_of
 from fmtkit.sources.marks import NON_FINITE, OVERFLOW, Fault, Media, NotText
 from fmtkit.sources.strict import parse

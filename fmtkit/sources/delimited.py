@@ -7,10 +7,11 @@ text of a row that does not fit the header, and its bytes decide whether it is U
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.sources.blocks import RowsBlock
 from fmtkit.sources.jsonl import blocks_of_lines

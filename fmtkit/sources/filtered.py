@@ -1,7 +1,7 @@
 """Blocks of which only some rows are read: those that a filter takes, each judged by itself."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, ReadCells, Rows, RowsBlock
 from fmtkit.sources.structure import NEWLINE, RETURN

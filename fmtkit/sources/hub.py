@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -11,6 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fmtkit.core import hub_access
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.core.storage import refuse_credentials
 from fmtkit.sources.columnar import PARQUET_BATCH_ROWS

@@ -8,12 +8,13 @@ read with more care (`fmtkit.sources.repair`).
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from fmtkit.core.codes import RAW_BYTES
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import BLOCK_BYTES, MAX_LINE_BYTES, JsonBlock
 from fmtkit.sources.jsonl import BLANK, BOM, line_feeds, long_line
 from fmtkit.sources.lookahead import Records, Text, on_one_line

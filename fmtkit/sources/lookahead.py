@@ -1,10 +1,11 @@
 """Text that is read ahead, and the blocks made of it, for the readers of JSON arrays."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.jsonl import BLANK, line_feeds
 from fmtkit.sources.raw import RawBytes, Readable, read_fully

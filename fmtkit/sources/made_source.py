@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.filtered import RowFilter

@@ -5,10 +5,10 @@ Only columns that are not used may hold such values.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fmtkit.core.codes import PRECEDENCE
+from fmtkit.core.data_classes import dataclass
 
 _LONE = re.compile("[\ud800-\udfff]")
 LONE = "half a surrogate pair"

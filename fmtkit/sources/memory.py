@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import SourceError
 from fmtkit.core.escaping import without_addresses
 from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock

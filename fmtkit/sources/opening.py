@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError, UnreadKeysWarning
 from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.options import refuse_empty

@@ -4,9 +4,11 @@ Where a part ends depends on the source alone, so that any number of workers rea
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import field
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 
 PART_BYTES = 96 << 20
@@ -27,14 +29,16 @@ class Part:
     end: int | None = None
     bytes: int | None = None
     """Approximate bytes of the file in it; None if unknown before reading."""
+    rows: int | None = field(default=None, compare=False)
+    """Rows in it, where the file says how many."""
 
 
 @runtime_checkable
 class InParts(Protocol):
     """A reader that knows the parts of its source."""
 
-    def parts(self) -> tuple[Part, ...]:
-        """Return the parts; one without an end where the source cannot be cut."""
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
+        """Return the parts, of about `each` bytes; one without an end where the source cannot be cut."""
         ...
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[Block]:
@@ -42,11 +46,11 @@ class InParts(Protocol):
         ...
 
 
-def parts_of(source: Any) -> tuple[Part, ...]:
-    """Return the parts of a source, all of it in order."""
+def parts_of(source: Any, each: int | None = None) -> tuple[Part, ...]:
+    """Return the parts of a source, all of it in order, of about `each` bytes where it can be cut so."""
     reader = getattr(source, "reader", None)
     if isinstance(reader, InParts) and not source.once:
-        return reader.parts()
+        return reader.parts(each)
     return (Part(bytes=source.size),)
 
 
@@ -57,29 +61,39 @@ def blocks_of_part(source: Any, part: Part, first_line: int = 1) -> Iterator[Blo
     return blocks
 
 
-def is_small(size: int | None) -> bool:
+def is_small(size: int | None, each: int | None = None) -> bool:
     """Return whether a file is read as one part; true if its size is unknown."""
-    return size is None or size <= PART_BYTES
+    return size is None or size <= (each or PART_BYTES)
 
 
-def byte_parts(size: int) -> tuple[Part, ...]:
+def byte_parts(size: int, each: int | None = None) -> tuple[Part, ...]:
     """Return the parts of a file of lines."""
-    if is_small(size):
+    if is_small(size, each):
         return (Part(bytes=size),)
-    starts = range(0, size, PART_BYTES)
+    each = each or PART_BYTES
     return tuple(
-        Part(number, start, end := min(start + PART_BYTES, size), end - start)
-        for number, start in enumerate(starts)
+        Part(number, start, end := min(start + each, size), end - start)
+        for number, start in enumerate(range(0, size, each))
     )
 
 
-def grouped(sizes: Sequence[int]) -> tuple[Part, ...]:
-    """Group consecutive pieces into parts by the bytes of each piece."""
-    parts: list[Part] = []
-    start, held = 0, 0
+def grouped(
+    sizes: Sequence[int], each: int | None = None, rows: Sequence[int] | None = None
+) -> tuple[Part, ...]:
+    """Group consecutive pieces into parts by the bytes of each piece; `rows` are those of each, if known."""
+    ends, held = list[int](), 0
     for number, size in enumerate(sizes):
-        if number > start and held + size > PART_BYTES:
-            parts.append(Part(len(parts), start, number, held))
-            start, held = number, 0
+        if number > (ends[-1] if ends else 0) and held + size > (each or PART_BYTES):
+            ends.append(number)
+            held = 0
         held += size
-    return (*parts, Part(len(parts), start, len(sizes), held))
+    return tuple(
+        Part(
+            number,
+            start,
+            end,
+            sum(sizes[start:end]),
+            None if rows is None else sum(rows[start:end]),
+        )
+        for number, (start, end) in enumerate(pairwise((0, *ends, len(sizes))))
+    )

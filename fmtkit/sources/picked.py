@@ -1,7 +1,7 @@
 """Selection of rows of sources by their position, before anything is converted."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.readers import Reader

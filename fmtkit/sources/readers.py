@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import IO, Protocol
@@ -12,6 +12,7 @@ from typing import IO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.blocks import ArrowBlock, Block, JsonBlock, RowsBlock
 from fmtkit.sources.columnar import (
@@ -127,12 +128,12 @@ class JsonReader(FileReader):
                 yield from blocks_of_elements(text, raw, cutting)
             raw.drain()
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Return byte ranges for files of lines."""
         size = self.location.size
         if self.layout not in LINED or size is None or not self._seeks:
             return self._whole
-        return byte_parts(size)
+        return byte_parts(size, each)
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[JsonBlock]:
         """Cut the lines of a range of bytes."""
@@ -192,9 +193,9 @@ class ParquetReader(FileReader):
         """Decode the columns in slices bounded by bytes."""
         return self._decoded(columns, 0, None)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Group consecutive row groups."""
-        if is_small(self.location.size) or not self._seeks:
+        if is_small(self.location.size, each) or not self._seeks:
             return self._whole
         with self._opened() as parquet:
             metadata = parquet.metadata
@@ -203,7 +204,7 @@ class ParquetReader(FileReader):
                 sum(group.column(i).total_compressed_size for i in range(group.num_columns))
                 for group in groups
             ]
-        return grouped(sizes)
+        return grouped(sizes, each, [group.num_rows for group in groups])
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
         """Decode some row groups."""
@@ -245,17 +246,17 @@ class IpcReader(FileReader):
         """Read record batches, joined and sliced to blocks."""
         return self._decoded(columns, 0, None)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self, each: int | None = None) -> tuple[Part, ...]:
         """Group consecutive record batches, of a local file."""
         size = self.location.size
-        if size is None or is_small(size) or not self._is_plain or self.location.path is None:
+        if size is None or is_small(size, each) or not self._is_plain or self.location.path is None:
             return self._whole
         with self._trial.opened() as reader:
             if isinstance(reader, pa.ipc.RecordBatchStreamReader):
                 return self._whole
             count = reader.num_record_batches
         # Only reading would show how large each is.
-        return grouped([size // count] * count) if count else self._whole
+        return grouped([size // count] * count, each) if count else self._whole
 
     def part_blocks(self, part: Part, first_line: int) -> Iterator[ArrowBlock]:
         """Decode some record batches."""

@@ -9,9 +9,9 @@ such line, all that is left is one reject.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from fmtkit.core.codes import RAW_BYTES
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.kinds import may_be_cut
 from fmtkit.sources.lookahead import Records, Text

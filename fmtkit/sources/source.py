@@ -1,12 +1,13 @@
 """A source: one file, stream or object that gives blocks of rows in order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.filtered import FilteredBlock, RowFilter, filtered
 from fmtkit.sources.kinds import Kind

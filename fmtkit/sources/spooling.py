@@ -4,12 +4,12 @@ import io
 import pickle
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.readers import Reader
 from fmtkit.sources.temporary import room_for

@@ -4,9 +4,10 @@ Only line feeds, quotes, brackets and commas are located, so that prose costs li
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+
+from fmtkit.core.data_classes import dataclass
 
 PIECE_BYTES = 256 << 10
 QUOTE, COMMA, BACKSLASH = ord('"'), ord(","), ord("\\")

@@ -1,9 +1,9 @@
 """Rows in a list of the one object of a file: `{"version": 1, "data": [{...}, {...}]}`."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import SPEAKER_KEYS
 from fmtkit.sources.jsonl import BLANK
 

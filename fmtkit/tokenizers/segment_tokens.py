@@ -5,9 +5,9 @@ result with TRL's batches.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Span = tuple[int, int]

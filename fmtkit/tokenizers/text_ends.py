@@ -6,8 +6,8 @@ own trainers.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -85,7 +85,7 @@ Writer = Callable[[str, bool, bool], str]
 
 def written_around(tokenizer: Tokenizer, ends: TextEnds) -> Writer:
     """Return what writes special tokens around texts, for rows to which the trainer adds none."""
-    before, after = _around(tokenizer) if ends == "text" else ("", "")
+    before, after = map("".join, added_around(tokenizer) if ends == "text" else ([], []))
     if ends == "ids":
         before = tokenizer.special_tokens.get("bos_token", "")
     eos = needed_eos(tokenizer) if ends else ""
@@ -100,13 +100,13 @@ def written_around(tokenizer: Tokenizer, ends: TextEnds) -> Writer:
 
 def added_before(tokenizer: Tokenizer) -> str:
     """Return the special tokens that the tokenizer puts before any text."""
-    return _around(tokenizer)[0]
+    return "".join(added_around(tokenizer)[0])
 
 
-def _around(tokenizer: Tokenizer) -> tuple[str, str]:
+def added_around(tokenizer: Tokenizer) -> tuple[list[str], list[str]]:
     """Return the special tokens that the tokenizer adds before and behind any text."""
     encoding = tokenizer.encode("a", add_special_tokens=True)
     own = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
     first, last = (own[0], own[-1] + 1) if own else (0, 0)
     names = [tokenizer.backend.id_to_token(number) or "" for number in encoding.ids]
-    return "".join(names[:first]), "".join(names[last:])
+    return names[:first], names[last:]

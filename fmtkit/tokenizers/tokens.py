@@ -7,11 +7,12 @@ test compares the two.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TokenizerError
 
 if TYPE_CHECKING:

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal, get_args
+
+from fmtkit.core.data_classes import dataclass
 
 Ends = Literal["turn", "all", "last", "none"]
 ENDS: tuple[Ends, ...] = get_args(Ends)

@@ -1,7 +1,6 @@
 """Options of `fmtkit train` that are not keys of its config, and of the commands for trained runs."""
 
-from dataclasses import dataclass
-
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.options import (
     AMOUNT,
     COUNT,

@@ -1,12 +1,12 @@
 """Sinks of an OUT: files of this machine, or of an object store."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fmtkit.core import storage
 from fmtkit.core.atomic import partial_name
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.records import read_json
 from fmtkit.core.urls import ObjectPath

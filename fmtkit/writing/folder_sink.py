@@ -12,14 +12,15 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core.atomic import Written, sync_folder, write_bytes, write_json, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OutputExistsError, WriteError
 from fmtkit.core.records import entries_of, read_json
 from fmtkit.writing import journal
+from fmtkit.writing.dataset_card import CARD, kept_card
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
 from fmtkit.writing.quarantine import QuarantineFile
@@ -260,12 +261,17 @@ class FolderSink:
             written = self._work.give_names(self._shards, self._format)
         names = [_named(file) for file in written]
         manifest = self._work.out / MANIFEST
-        write_json(manifest, self._manifest(closing.manifest, written))
+        listed = self._manifest(closing.manifest, written)
+        write_json(manifest, listed)
         further = [self._work.out / name for name in closing.beside]
         for path in further:
             write_bytes(path, closing.beside[path.name].encode())
         names += [_entry_of(path) for path in (manifest, *further)]
-        self._put_in_place(closing.report(written), names)
+        report = closing.report(written)
+        if closing.card is not None:
+            card = closing.card(self.path.name, report, listed)
+            write_bytes(self._work.out / CARD, card.encode("utf-8", "replace"))
+        self._put_in_place(report, names)
         self._remove_failed()
         self._lock.release()
         return written
@@ -307,6 +313,8 @@ class FolderSink:
         sync_folder(self._work.out)
         with writing(self.path):
             refuse_existing(self._kept, overwrite=self._overwrite)
+            if (card := kept_card(self._kept)) is not None:
+                shutil.copyfile(card, self._work.out / CARD)
             self._work.put_in_place(self._kept)
 
     def _remove_failed(self) -> None:

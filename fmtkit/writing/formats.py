@@ -7,7 +7,6 @@ adds one by an entry point in the group `fmtkit.outputs`.
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from fmtkit.core import buffers, plugins
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.image_columns import FEATURES, IMAGES, image_texts
 from fmtkit.core.tables import has_images

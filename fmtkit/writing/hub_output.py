@@ -10,13 +10,15 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fmtkit.core import storage
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, OutputExistsError, WriteError
 from fmtkit.core.records import entries_of, read_json
+from fmtkit.writing.dataset_card import CARD, body_of, is_own, marked, metadata_of, rows_of
 from fmtkit.writing.outputs import HUB, HubFolder
 from fmtkit.writing.working_folder import MANIFEST, REPORT
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CARD = "README.md"
 _OWN = frozenset({CARD, ".gitattributes"})
 """Files that the hub adds to a repository by itself."""
 _REFUSED = {
@@ -179,7 +180,9 @@ class HubOutput:
             key=lambda name: (name == MANIFEST, name),
         )
         files = {self._path(name): self.folder / name for name in names}
-        files = {name: file for name, file in files.items() if file.is_file()}
+        # The repository has one card, which is not that of the folder.
+        own_card = self.folder / CARD
+        files = {name: file for name, file in files.items() if file.is_file() and file != own_card}
         if self.head is None:
             # What becomes public is for the user to decide.
             self._ask(
@@ -224,27 +227,36 @@ class HubOutput:
             )
 
     def _card(self, manifest: Mapping[str, Any]) -> str:
-        """Return the card with the splits of this folder; other parts of it are kept."""
+        """Return the card with the splits of this folder; of a card that somebody wrote the rest is kept."""
         from huggingface_hub import DatasetCard
 
-        text = f"# {self.place.repository.partition('/')[2]}\n\n{_said(manifest)}"
+        report = read_json(self.folder / REPORT)
+        title = self.place.repository.partition("/")[2]
+        text = old = ""
         if self.head is not None:
             with suppress(_AbsentError):
-                text = Path(self._download(CARD)).read_text(encoding="utf-8")
-        if not text.startswith("---\n"):
-            text = f"---\nconfigs: []\n---\n\n{text}"
-        card = DatasetCard(text, ignore_metadata_errors=True)
+                text = old = Path(self._download(CARD)).read_text(encoding="utf-8")
         name = self.place.path.replace("/", "-") or "default"
-        splits = dict.fromkeys(file["split"] for file in manifest["files"])
+        has_data = old.startswith("---\n")
+        told = DatasetCard(old, ignore_metadata_errors=True).data.get("configs") if has_data else []
+        others = [one for one in told or [] if one.get("config_name") != name]
+        is_ours = not old or (is_own(old) and not others)
+        if is_ours:
+            text = f"---\nconfigs: []\n---\n\n{body_of(title, report, manifest)}"
+        elif not has_data:
+            text = f"---\nconfigs: []\n---\n\n{old}"
+        card = DatasetCard(text, ignore_metadata_errors=True)
         own = {
             "config_name": name,
             "data_files": [
-                {"split": split, "path": self._path(f"data/{split}-*")} for split in splits
+                {"split": split, "path": self._path(f"data/{split}-*")}
+                for split in rows_of(manifest)
             ],
         }
-        others = [one for one in card.data.get("configs") or [] if one.get("config_name") != name]
         card.data["configs"] = [*others, own]
-        return str(card)
+        for key, value in metadata_of(report, manifest).items() if is_ours else ():
+            card.data[key] = [value]
+        return marked(str(card)) if is_ours or is_own(old) else str(card)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Call the hub; raise WriteError if it refuses, _AbsentError for something missing."""
@@ -281,19 +293,6 @@ class HubOutput:
     def _refused(self, status: int) -> WriteError:
         reason = _REFUSED.get(status, f"the hub answers {status}")
         return WriteError(f"cannot write {self.place}: {reason}; nothing was committed")
-
-
-def _said(manifest: Mapping[str, Any]) -> str:
-    rows: dict[str, int] = {}
-    for file in manifest["files"]:
-        rows[file["split"]] = rows.get(file["split"], 0) + file["rows"]
-    counts = "\n".join(f"| {split} | {count:,} |" for split, count in rows.items())
-    return (
-        f"Rows of the table {manifest['table']}, converted with fmtkit as `{manifest['type']}`.\n\n"
-        f"| split | rows |\n| --- | --- |\n{counts}\n\n"
-        "`manifest.json` names each file with its size and hash; `report.json` accounts for every row "
-        "that was read.\n"
-    )
 
 
 @contextmanager

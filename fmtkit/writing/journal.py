@@ -3,11 +3,12 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core.atomic import PartialFile, sync_folder, write_bytes, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ResumeError, WriteError
 
 VERSION = 3

@@ -22,11 +22,12 @@ import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fmtkit.core.atomic import Written, json_document, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OutputExistsError, ResumeError
 from fmtkit.core.records import entries_of
 from fmtkit.core.urls import ObjectPath

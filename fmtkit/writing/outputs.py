@@ -10,13 +10,13 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from fmtkit.core.atomic import Written, partial_name, writing
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, OutputExistsError, near_match
 from fmtkit.core.options import refuse_empty
 from fmtkit.core.storage import WRITABLE, refuse_credentials

@@ -5,11 +5,12 @@ final name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fmtkit.core.atomic import PartialFile, Written, partial_name, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, WriteError
 from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import formats
@@ -33,6 +34,8 @@ class Closing:
     """Keys of a folder's manifest; its files and the fingerprint are added."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Name and text of further files of a folder."""
+    card: Callable[[str, Mapping[str, Any], Mapping[str, Any]], str] | None = None
+    """Makes the card of a local folder, given its name, the report and the manifest."""
 
 
 @dataclass(frozen=True)

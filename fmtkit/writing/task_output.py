@@ -10,11 +10,12 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from fmtkit.core.atomic import sync_folder, write_bytes, writing
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ResumeError, WriteError
 from fmtkit.core.urls import ObjectPath
 from fmtkit.writing.formats import Encoded

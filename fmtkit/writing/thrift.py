@@ -7,8 +7,9 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
+
+from fmtkit.core.data_classes import dataclass
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
 """The wire types. A boolean field has no bytes of its own: its type is its value."""

@@ -18,6 +18,7 @@ from typing import Any
 from fmtkit.core.atomic import Written, partial_name, sync_folder, writing
 from fmtkit.core.errors import OutputExistsError, ResumeError
 from fmtkit.core.records import entries_of, read_json
+from fmtkit.writing.dataset_card import CARD
 from fmtkit.writing.journal import Journal, Shard
 from fmtkit.writing.outputs import is_old, old_report, refuse_unless_as_written
 from fmtkit.writing.run_lock import LOCK, RunLock
@@ -185,7 +186,8 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise OutputExistsError unless `path` may become an output folder.
 
     It may if there are only empty folders, or only the quarantine and report of a run that wrote no rows;
-    with `overwrite` also if each file is as the report in the folder says.
+    with `overwrite` also if each file is as the report in the folder says. A card is no obstacle: one
+    that somebody wrote is kept.
     """
     if not os.path.lexists(path):
         return
@@ -194,7 +196,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputExistsError(f"{path} is {what}; choose another name for the folder")
     if path.is_mount():
         raise OutputExistsError(f"{path} is a mount point; name a folder in it")
-    found = files_of(path)
+    found = [file for file in files_of(path) if file != path / CARD or file.is_symlink()]
     if not found:
         return
     report = read_json(path / REPORT)

@@ -4,13 +4,14 @@ import copy
 import os
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, TokenizerError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.runner import Head, Runner, find

@@ -6,9 +6,9 @@ key says that another part is not frozen.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.training.planning.job import Job
 

@@ -6,9 +6,10 @@ torch, and a new version of TRL needs no new line here.
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, near_match
 from fmtkit.training.config import argument_choices
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, find_class, installed

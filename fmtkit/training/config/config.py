@@ -1,7 +1,7 @@
 """A configuration: its keys as a file sets them and the command line overrides them, each one checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import cast
 import yaml
 
 from fmtkit.core import runner
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.options import refuse_empty
 from fmtkit.training.config import (

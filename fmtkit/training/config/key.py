@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from math import isfinite
 from typing import cast
@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner, section
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import Option
 from fmtkit.training.config.yaml_file import parsed

@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -20,6 +20,7 @@ from typing import cast
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner as runners
 from fmtkit.core import section
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config import (

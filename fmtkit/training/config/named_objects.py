@@ -4,8 +4,9 @@ The plan checks them (`planning.extensions`), the training process makes them (`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 CALLBACKS, OPTIMIZER, METRICS = "callbacks", "optimizer", "compute_metrics"

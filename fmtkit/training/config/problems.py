@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import one_line
 

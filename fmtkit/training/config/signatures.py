@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import near_match
 from fmtkit.training.config import user_objects
 from fmtkit.training.config.trainer_source import Class, class_named

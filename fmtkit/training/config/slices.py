@@ -6,10 +6,11 @@ They mean what they mean in `datasets`, including the rounding; so do the shards
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 if TYPE_CHECKING:

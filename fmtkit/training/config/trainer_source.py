@@ -7,12 +7,12 @@ config classes, and the checks that a config class and its trainer make on them.
 import ast
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from fmtkit.core import distributions
+from fmtkit.core.data_classes import dataclass
 
 _LAZY = "transformers"
 """Its `__init__` imports names lazily, so they are looked up in the files with training classes."""

@@ -10,7 +10,7 @@ from typing import cast
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner, known
-from fmtkit.training.config import trl_sources, trl_values
+from fmtkit.training.config import trl_sources, trl_template, trl_values
 from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
 from fmtkit.training.config.yaml_file import parse
@@ -32,7 +32,7 @@ _PROFILES = {"single_gpu": "single", "fsdp1": "fsdp2"}
 _LORA = {"lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05}
 """The defaults of TRL's ModelConfig, where a file with `use_peft` says nothing else."""
 TOGETHER: dict[str, str] = {
-    "chat_template_path": "`chat_template`: a .jinja file, or a folder with a chat_template.jinja",
+    "chat_template_path": "`chat_template`: a .jinja file, or a tokenizer, with its EOS and its new tokens",
     "dataset_config": "`name` of the entry of datasets; only with dataset_name",
     "dataset_kwargs": "`skip_prepare_dataset`, its only entry",
     "dataset_test_split": "`split` of an entry of test_datasets, where eval_strategy asks for evaluation",
@@ -95,14 +95,14 @@ def translated(
         trl_sources.mixture(out, problems, notes)
     with problems.collecting("two_spellings", "use_peft"):
         _adapter(out, lines)
-    with problems.collecting("value", "chat_template_path"):
-        _template(out, lines)
     with problems.collecting("value", "accelerate_config"):
         _profile(out, notes)
     with problems.collecting("value", "dataset_kwargs"):
         _prepared(out, lines)
     with problems.collecting("two_spellings", "special_tokens"):
         _tokens(out, lines)
+    with problems.collecting("value", "chat_template_path"):
+        _template(out, lines, notes)
     if trl_sources.KEYS & out.keys():
         trl_sources.named(out, lines)
         trl_sources.refuse_alone(out, problems)
@@ -146,22 +146,12 @@ def _adapter(out: dict[str, object], lines: dict[str, int]) -> None:
             _put(out, lines, name, value, "use_peft")
 
 
-def _template(out: dict[str, object], lines: dict[str, int]) -> None:
-    path = out.get("chat_template_path")
-    if path is None:
+def _template(out: dict[str, object], lines: dict[str, int], notes: list[str]) -> None:
+    if out.get(trl_template.KEY) is None:
         return
-    del out["chat_template_path"]
-    inside = Path(str(path)).expanduser() / "chat_template.jinja"
-    if inside.is_file():
-        path = str(inside)
-    if not str(path).endswith((".jinja", ".jinja2", ".j2")):
-        raise OptionError(
-            f"chat_template_path: {path!r} is no .jinja file and no folder with a chat_template.jinja; save "
-            "that tokenizer's template to a file and name it as chat_template"
-        )
-    if out.get("chat_template") not in (None, path):
-        raise OptionError("chat_template_path and chat_template differ; keep one")
-    _put(out, lines, "chat_template", path, "chat_template_path")
+    for name, value in trl_template.read(out, notes).items():
+        _put(out, lines, name, value, trl_template.KEY)
+    del out[trl_template.KEY]
 
 
 def _profile(out: dict[str, object], notes: list[str]) -> None:

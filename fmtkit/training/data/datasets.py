@@ -7,7 +7,7 @@ type and its options, the template, the tokenizer, lengths, split and the versio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from fmtkit.converting.progress_bar import Watch
 from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError, OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import TABLES

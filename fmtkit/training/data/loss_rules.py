@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from fmtkit.core.data_classes import dataclass
 
 if TYPE_CHECKING:
     # The training processes of most methods start without what masks need.

@@ -197,7 +197,7 @@ def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, An
     """
     from fmtkit.inspection.text_masks import as_text
 
-    if is_text_row(row) and usual.text_ends:
+    if is_text_row(row) and usual.text_ends(table_of(row)):
         return as_text(row), replace(usual, turns=_rule(row))
     return _canonical(row), replace(usual, turns=_rule(row))
 

@@ -4,11 +4,12 @@ A check of a configuration names the keys that it is about: a plan runs only tho
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
 from fmtkit.core import section
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import Refusal, Runner, shipped
 from fmtkit.training.config.config import Config, Keys
 from fmtkit.training.config.keys import is_nameable

@@ -447,12 +447,14 @@ def _check_tokenizer(plan: "Plan", name: str) -> None:
     tokenizer = tokens.load(name)
     special = plan.config.get("special_tokens")
     given = special if isinstance(special, dict) else {}
+    added = given.get("additional_special_tokens") or ()
     for key in ("pad_token", "eos_token", "bos_token"):
         text = given.get(key)
         if (
             text is not None
             and tokenizer.backend.token_to_id(str(text)) is None
             and not plan.config.get("tokens")
+            and text not in added
         ):
             raise TokenizerError(
                 f"special_tokens.{key}: {text!r} is not in the vocabulary of {name}"

@@ -73,6 +73,24 @@ def find_callbacks(plan: Plan) -> Iterator[str]:
                 f"{CALLBACKS}: {one.path} answers prompts of the evaluation rows, and there are none; set "
                 "val_set_size or test_datasets, or generate_samples: N for answers in the run's page"
             )
+        yield from (f"{CALLBACKS}: {one.path} {lack}" for lack in _lacks(one, plan))
+
+
+def _lacks(one: Named, plan: Plan) -> Iterator[str]:
+    """Yield what a callback of TRL needs of the run and does not find there, with what to do."""
+    name = _of_trl(one)
+    if name == "MergeModelCallback":
+        if plan.arguments.value("save_strategy") == "no":
+            yield "merges checkpoints, and save_strategy: no writes none; write steps or epoch"
+        if plan.adapter is not None:
+            yield (
+                "merges checkpoints of whole models, and those of an adapter hold none; leave adapter "
+                "out, or `fmtkit merge` the run afterwards"
+            )
+    if name == "WeaveCallback" and not one.given.get("project_name"):
+        trackers = plan.arguments.value("report_to")
+        if "wandb" not in (trackers if isinstance(trackers, list | tuple) else [trackers]):
+            yield "needs the name of its project; give kwargs: {project_name: NAME}, or use_wandb: true"
 
 
 def _of_trl(one: Named) -> str:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 _ROWS = re.compile(r"(?P<name>.+)\[(?P<start>\d*)(?P<colon>:)?(?P<stop>\d*)\]")

@@ -8,11 +8,12 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, cast
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, class_named, find_class
 from fmtkit.training.planning import device_checks
 

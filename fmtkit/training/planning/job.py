@@ -5,11 +5,12 @@ The parent process plans, converts and writes `job.json` into the run folder; ea
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import cast
 
 from fmtkit.core import atomic
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ResumeError
 
 FILE = "job.json"

@@ -248,7 +248,8 @@ def _special(config: Config, _: Runner) -> str | None:
 
 @refuse("new_tokens", "new tokens that an adapter cannot learn", keys=("tokens",))
 def _tokens(config: Config, _: Runner) -> str | None:
-    if config.get("tokens") and config.get("adapter") and not config.get("lora_modules_to_save"):
+    trained = config.get("lora_modules_to_save") or config.get("peft_trainable_token_indices")
+    if config.get("tokens") and config.get("adapter") and not trained:
         return (
             "tokens: new rows of the embedding cannot be trained by an adapter; add "
             "lora_modules_to_save: [embed_tokens, lm_head]"

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from fmtkit.core import notebook_html
 from fmtkit.core.credentials import public
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted
 from fmtkit.core.runner import TRL_FEATURES, Runner
 from fmtkit.training.config.config import Config

@@ -8,9 +8,10 @@ mentioned on the way. What is only compared to be refused or warned about is not
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.config.trainer_source import UNKNOWN, Class, Module, imported_modules
 from fmtkit.training.planning.interpreter import (
     Frame,

@@ -5,10 +5,11 @@ Functions that decide anything import it, and it imports none of them.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.runner import Head
 from fmtkit.training.config.config import Entry

@@ -5,6 +5,7 @@ They join the table of answers that online methods keep, and the pages that are 
 
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,25 +103,40 @@ class _Sampler:
         self.seed = int(trainer.args.seed)
 
     def sample(self, step: int) -> None:
-        """Answer the prompts, unless they were at this step."""
-        if step in self.table.logs:
-            return
-        import torch
+        """Answer the prompts, unless they were at this step; each process answers its share of them.
 
+        All of them come here: while one alone answered, the others would wait for it in the next step, and a
+        long answer would end the run by the time limit of their group.
+        """
+        import torch
+        from accelerate.utils import broadcast_object_list, gather_object
+
+        # The table of the first process decides: others need not see its file.
+        (is_done,) = broadcast_object_list([step in self.table.logs])
+        if is_done:
+            return
+        process = self.trainer.accelerator.process_index
+        mine = range(process, len(self.prompts), self.trainer.accelerator.num_processes)
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         was_training = model.training
         devices = [model.device] if model.device.type == "cuda" else []
         # The run draws the same random numbers with and without samples.
         with torch.random.fork_rng(devices=devices), torch.no_grad():
-            torch.manual_seed(self.seed)
             model.eval()
             try:
-                rows = [self._row(model, prompt) for prompt in self.prompts]
+                rows = [(number, self._row(model, number)) for number in mine]
             finally:
                 model.train(was_training)
-        self.table.add(step, rows)
+        rows = gather_object(rows)
+        if process == 0:
+            self.table.add(step, [row for _, row in sorted(rows, key=itemgetter(0))])
 
-    def _row(self, model: Any, prompt: _Prompt) -> Row:
+    def _row(self, model: Any, number: int) -> Row:
+        import torch
+
+        prompt = self.prompts[number]
+        # The same answer, whichever process gives it.
+        torch.manual_seed(self.seed + number)
         made = answer(
             model,
             self.tokenizer,
@@ -148,12 +164,11 @@ def _callback(sampler: _Sampler) -> Any:
     from transformers import TrainerCallback
 
     class GenerateSamples(TrainerCallback):
-        """Samples at each evaluation, and once at the end; only the first process does."""
+        """Samples at each evaluation, and once at the end; the first process writes them."""
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             del args, control
-            if state.is_world_process_zero:
-                sampler.sample(state.global_step)
+            sampler.sample(state.global_step)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             del args, control
@@ -161,8 +176,8 @@ def _callback(sampler: _Sampler) -> Any:
                 sampler.show()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            sampler.sample(state.global_step)
             if state.is_world_process_zero:
-                sampler.sample(state.global_step)
                 self._say()
             self.on_save(args, state, control)
 

@@ -1,9 +1,9 @@
 """How a run is resumed: the checkpoint that it continues from, and what must not have changed."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ResumeError
 from fmtkit.training.planning import job
 from fmtkit.training.planning.check import Run, check_run

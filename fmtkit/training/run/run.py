@@ -6,12 +6,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from fmtkit.core import atomic, hub_access, notebook_html, section, user_modules
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
 from fmtkit.core.parent_death import environment_of_child

@@ -6,6 +6,7 @@ TRL's own trainer for this is gone after 1.13; the task is that of `transformers
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.types import DEFAULT_LENGTH
@@ -94,9 +95,9 @@ def _prompt_ids(tokenizer: Any, prompt: str) -> list[int]:
 
 def _separator(job: Job, tokenizer: Any) -> list[int]:
     text = _option(job, "step_separator")
-    ids: list[int] = tokenizer("\n" if text is None else str(text), add_special_tokens=False)[
-        "input_ids"
-    ]
+    ids: list[int] = tokenizer(
+        STEP_SEPARATOR if text is None else str(text), add_special_tokens=False
+    )["input_ids"]
     if not ids:
         raise OptionError("step_separator: has no token in this vocabulary")
     return ids

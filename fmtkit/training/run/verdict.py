@@ -8,9 +8,11 @@ no noise. It is a reading of training metrics: whether the model is any good, an
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Literal
+
+from fmtkit.core.data_classes import dataclass
 
 State = Literal["learned", "unclear", "not_learned", "diverged"]
 Curve = Sequence[tuple[float, float | None]]
@@ -26,7 +28,9 @@ _LEAST = 0.01
 _SIGMA = 0.6745 * math.sqrt(2)
 """The median of the differences of two normal values, in standard deviations of one."""
 _ROSE = 1.5
-"""How many times its start a loss is at the end of a run that diverged."""
+"""How many times its start, or its first log, a loss is at the end of a run that diverged."""
+_COLLAPSED = 10.0
+"""How many times its first log the log-probability of the chosen replies is at the end of such a run."""
 _SILENT = 0.9
 """Share of groups without a spread of rewards from which on there is nothing to learn from."""
 _REWARDS = ("reward", "objective/scores", "objective/rlhf_reward")
@@ -45,6 +49,16 @@ class Move:
     error: float
     """Standard error of the difference."""
     logs: int
+    first: float
+    """The first log: a run may have been ruined within its first fifth."""
+    noise: float
+    """Standard error of a single log."""
+
+    @property
+    def left_its_beginning(self) -> bool:
+        """Return whether it ends far above its first log, beyond chance."""
+        above = self.end - self.first
+        return above > _ERRORS * self.noise and self.end > _ROSE * abs(self.first)
 
     @property
     def rose(self) -> bool:
@@ -106,7 +120,8 @@ def move(name: str, curve: Curve) -> Move | None:
     steps = [abs(after - before) for before, after in itertools.pairwise(values)]
     noise = median(steps) / _SIGMA
     start, end = fmean(values[:part]), fmean(values[-part:])
-    return Move(name, start, end, noise * math.sqrt(2 / part), len(values))
+    error = noise * math.sqrt(2 / part)
+    return Move(name, start, end, error, len(values), values[0], noise)
 
 
 def _values(curves: Mapping[str, Curve], name: str) -> list[float]:
@@ -156,6 +171,18 @@ def _without_learning(curves: Mapping[str, Curve], method: Method) -> Iterator[V
     loss = move("loss", curves.get("loss", ()))
     if loss and not method.is_online and loss.rose and loss.end > _ROSE * abs(loss.start):
         yield Verdict("diverged", f"It diverged: {loss}", (_SLOWER,))
+    if loss and not method.is_online and loss.left_its_beginning:
+        at_first = f"loss {loss.first:.4g} at its first log, {loss.end:.4g} at its end"
+        yield Verdict("diverged", f"It diverged: {at_first}", (_SLOWER,))
+    # With a broken model a loss of pairs may be 0, and their margin huge: both replies are impossible to it.
+    chosen = move("logps/chosen", curves.get("logps/chosen", ()))
+    if chosen and chosen.first < 0 and chosen.end < _COLLAPSED * chosen.first:
+        fall = f"logps/chosen {chosen.first:.4g} at its first log, {chosen.end:.4g} at its end"
+        yield Verdict(
+            "diverged",
+            f"It diverged: the model no longer knows the chosen replies, {fall}",
+            (_SLOWER, "raise rl_beta, which holds the model to what it was"),
+        )
 
 
 _SLOWER = "lower learning_rate (a tenth), set max_grad_norm: 1.0 and warmup_steps"
@@ -180,6 +207,15 @@ def _without_gradient(curves: Mapping[str, Curve], method: Method) -> Verdict:
 def _by_movement(curves: Mapping[str, Curve], method: Method, rewarded: str | None) -> Verdict:
     """Judge by the curve that shows whether the method learns."""
     loss = move("loss", curves.get("loss", ()))
+    if not any(_values(curves, name) for name in curves):
+        return Verdict(
+            "unclear",
+            "Nothing was logged: the run ended before its first log, or has not come to it",
+            (
+                "fmtkit train CONFIG says in one line why it ends",
+                "look whether any token is trained on: fmtkit inspect -c CONFIG --show-mask 3",
+            ),
+        )
     if method.is_online and rewarded is None and "loss" in curves:
         return Verdict(
             "unclear", "Not judged: no reward was logged, and the loss says nothing here"

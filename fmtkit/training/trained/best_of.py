@@ -4,11 +4,11 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.training.rl.rewards.call_limits import RewardOptions
 from fmtkit.training.rl.rewards.entries import of_library, read

@@ -7,9 +7,9 @@ meanwhile, or whose disk is full, leaves an incomplete one: files are missing, o
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.planning.weight_files import fault_of_file, missing_shard
 
 _NAME = re.compile(r"checkpoint-(\d+)")

@@ -5,11 +5,11 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, within_or_abandoned
 from fmtkit.core.secret_keys import beginning

@@ -9,11 +9,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core import atomic
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.training.building import processors
 from fmtkit.training.trained import card, trained_model

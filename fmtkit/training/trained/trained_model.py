@@ -4,12 +4,13 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmtkit.core import hub_access
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, ResumeError, UnknownNameError
 from fmtkit.core.options import refuse_empty
 from fmtkit.training.planning import job, weight_files

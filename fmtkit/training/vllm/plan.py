@@ -5,9 +5,10 @@ Imports nothing heavy: a dry run reads it.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.config import Config, Keys
 from fmtkit.training.config.keys import arguments_of

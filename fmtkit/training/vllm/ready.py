@@ -5,10 +5,10 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fmtkit.core import distributions
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.trainer_source import installed
@@ -102,8 +102,8 @@ def _of_trainer(plan: "Plan", environment: Mapping[str, str]) -> list[str]:
 def check_server() -> None:
     """Raise DependencyError unless this environment can serve."""
     _check_packages(
-        f"vllm is not installed in {sys.prefix}; give it its own environment: python -m venv "
-        f"vllm-env && vllm-env/bin/pip install fmtkit 'vllm{RANGE}'"
+        f"vllm is not installed in {sys.prefix}; give it its own environment, in a clone of "
+        f"fmtkit: python -m venv vllm-env && vllm-env/bin/pip install . 'vllm{RANGE}'"
     )
 
 

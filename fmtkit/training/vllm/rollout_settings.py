@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core import section as sections
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 REQUEST_SECONDS = 1800.0

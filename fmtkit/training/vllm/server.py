@@ -9,11 +9,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fmtkit.core import http_client
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.planning.job import Job

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from fmtkit.core.data_classes import dataclass
 
 PER_HOST = 64
 """Conversations that run at the same time."""

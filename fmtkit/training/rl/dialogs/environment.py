@@ -1,10 +1,10 @@
 """An external environment of a run: its rollout function, and the reward that comes with each rollout."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.section import Hook
 from fmtkit.training.planning.job import Job
 from fmtkit.training.rl.dialogs import naming

@@ -3,9 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.foreign_calls import retried
 from fmtkit.core.http_client import CallError
 from fmtkit.training.rl.rewards.verdicts import FinalRewardError

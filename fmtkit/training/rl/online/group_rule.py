@@ -6,9 +6,9 @@ said is here. Some methods and features need a group on one device, and therefor
 share of each process.
 """
 
-from dataclasses import dataclass
 from math import gcd
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import Runner
 from fmtkit.training.config.problems import RefusalError

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
+
+from fmtkit.core.data_classes import dataclass
 
 CONTEXT = frozenset({"trainer_state", "log_extra", "log_metric"})
 """Arguments that are not columns: one for the entire batch."""

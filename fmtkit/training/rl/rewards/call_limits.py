@@ -1,8 +1,8 @@
 """How reward functions are run: keys of the section `trl`, read strictly."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 
 SECONDS = 600.0

@@ -4,12 +4,13 @@ import inspect
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.foreign_calls import OverdueError, in_parts, retried, within
 from fmtkit.training.rl.rewards.batch import CONTEXT, Batch, recording, replay

@@ -8,11 +8,12 @@ models/judge, org/judge               a reward model: a folder with config.json,
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.rewards import LIBRARY
 from fmtkit.training.config import user_objects

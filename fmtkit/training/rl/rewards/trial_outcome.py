@@ -1,10 +1,10 @@
 """The outcome of a trial of reward functions: rewards, remarks, and both as plain values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.rl.rewards.trial_rows import Tried
 from fmtkit.training.rl.rewards.verdicts import Value
 

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from fmtkit.converting.conversions import convert_to
 from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.converting.where_filter import keep_where
+from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError, OptionError, SourceError
 from fmtkit.core.message_keys import for_template
 from fmtkit.rewards.answers import text_of

@@ -10,13 +10,13 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.rl.rollouts.contract import RolloutError, in_one_line
 

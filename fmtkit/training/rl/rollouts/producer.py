@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from threading import RLock, Thread
 from typing import Any, Protocol
 
+from fmtkit.core.data_classes import dataclass
 from fmtkit.training.rl.rollouts.generation import agreed
 
 
