@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pages import (
     commands,
+    diff,
     errors,
     formats,
     from_axolotl,
@@ -37,6 +38,7 @@ def files() -> dict[str, str]:
     return {
         "docs/formats.md": formats.text(),
         "docs/commands.md": commands.text(),
+        "docs/diff.md": diff.text(),
         "docs/errors.md": errors.text(),
         "docs/README.md": index.text(),
         "docs/modules.md": modules.text(),

@@ -20,7 +20,7 @@ from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.inspection.survey_record import Survey
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.locking import Check
-from fmtkit.training.comparing.comparison import Comparison
+from fmtkit.diffing.result import Diff
 from fmtkit.training.trained.merging import Merged
 from fmtkit.training.run.run import Outcome
 from fmtkit.training.trained.trying import Trial
@@ -35,6 +35,7 @@ __all__ = [
     "compare",
     "convert",
     "converter",
+    "diff",
     "inspect",
     "lock",
     "merge",
@@ -89,7 +90,7 @@ def compare(
     *,
     rows: int = ...,
     overrides: str | Sequence[str] = ...,
-) -> Comparison: ...
+) -> Diff: ...
 
 def convert(
     source: object,
@@ -137,6 +138,21 @@ def convert(
     compression: str | None = ...,
     hash: Literal["auto", "always", "never"] = ...,
 ) -> Report: ...
+
+def diff(
+    config: str | Path | Mapping[str, Any],
+    other: str | Path | Mapping[str, Any] | None = ...,
+    *,
+    against: str | Path | None = ...,
+    python: str | Path | None = ...,
+    rows: int | None = ...,
+    allow: str | Sequence[str] = ...,
+    examples: int = ...,
+    overrides: str | Sequence[str] = ...,
+    settings: str | Sequence[str] = ...,
+    as_is: bool = ...,
+    record: str | Path | None = ...,
+) -> Diff: ...
 
 def inspect(
     source: object,

@@ -8,18 +8,20 @@ from fmtkit.converting import typenames
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.options import Options
 from fmtkit.core.tables import TABLES
+from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
 from fmtkit.formats import registry, resources, source_schemas
 from fmtkit.formats.registry import Converter
 from fmtkit.formats.table_schemas import row_schema
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.rendering import template_sources
-from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
+from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
 
 OPTIONS: dict[str, type[Options]] = {
     "convert": ConvertOptions,
     "inspect": InspectOptions,
     "train": TrainOptions,
     "compare": CompareOptions,
+    "diff": DiffOptions,
     "merge": MergeOptions,
     "try": TryOptions,
 }

@@ -26,6 +26,7 @@ from fmtkit.core.arguments import checked
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
 from fmtkit.core.tables import WIDE_MESSAGE, written
+from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.chat import render as render_dialogs
@@ -33,14 +34,14 @@ from fmtkit.rendering.content_parts import TEXTS, cuts_of, in_form
 from fmtkit.rendering.template_sources import TOKENIZER_DEFAULT, find_model_template, recognised
 from fmtkit.sources.canonical_json import canonical
 from fmtkit.tokenizers.tokens import load as load_tokenizer
-from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
+from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:
+    from fmtkit.diffing.result import Diff
     from fmtkit.inspection.survey_record import Survey
     from fmtkit.locking.lock_file import Lock
     from fmtkit.locking.locking import Check
-    from fmtkit.training.comparing.comparison import Comparison
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.merging import Merged
     from fmtkit.training.trained.trying import Trial
@@ -533,11 +534,43 @@ def merge(
     return merge_run(run, **options.given())
 
 
+@keywords(DiffOptions)
+def diff(
+    config: str | Path | Mapping[str, Any],
+    other: str | Path | Mapping[str, Any] | None = None,
+    *,
+    options: DiffOptions,
+) -> "Diff":
+    """Compare what a config trains on with another trainer, config, version or prepared dataset.
+
+    Args:
+        config: A YAML file, or its keys as a mapping.
+        other: A second config; with `against` the other trainer is given this one.
+
+    Returns:
+        The diff: the numbers of `rows` by result and of differences by rule (`rules`), the share of the
+        trained tokens that they change (`shares`), `examples`, `is_equal`, and an `exit_code`.
+
+    Raises:
+        DependencyError: if no Python has the other trainer.
+        OptionError: if it refuses the rows, or the tokenizers have different vocabularies.
+        SourceError: if prepared or recorded rows cannot be read.
+        UnknownNameError, TokenizerError: and the other errors that `fmtkit.train` raises before training.
+
+    Example:
+        >>> fmtkit.diff("dpo.yaml", against="trl").rules  # doctest: +SKIP
+        {'eos': 12}
+    """
+    from fmtkit.diffing.diffing import diff as diff_rows
+
+    return diff_rows(config, other, options)
+
+
 @keywords(CompareOptions)
 def compare(
     config: str | Path | Mapping[str, Any], against: str | Path, *, options: CompareOptions
-) -> "Comparison":
-    """Compare what a config trains on with the dataset that axolotl prepared for it, token by token.
+) -> "Diff":
+    """Compare what a config trains on with the dataset that axolotl prepared for it: `diff` with a folder.
 
     Rows are aligned by content: their order does not matter, and packed rows are unpacked.
 
@@ -546,8 +579,7 @@ def compare(
         against: The folder that axolotl saved: `last_run_prepared/HASH`.
 
     Returns:
-        The comparison: the numbers of `rows` by result and of differences by rule (`rules`), `examples`,
-        `is_equal`, and an `exit_code`.
+        The diff, whose right side is the prepared dataset.
 
     Raises:
         SourceError: if the folder contains no dataset, or one that cannot be read.
@@ -559,7 +591,7 @@ def compare(
         >>> fmtkit.compare("dpo.yaml", "last_run_prepared/8f0c").rules  # doctest: +SKIP
         {'turn_lost': 12}
     """
-    from fmtkit.training.comparing.comparison import compare as compare_rows
+    from fmtkit.diffing.diffing import compare as compare_rows
 
     return compare_rows(config, against, **options.given())
 

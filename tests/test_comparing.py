@@ -16,12 +16,12 @@ pytest.importorskip("trl")
 
 import fmtkit
 from fmtkit.core.errors import OptionError, SourceError
+from fmtkit.diffing.rules import ONLY, RULES, Judge
+from fmtkit.diffing.spool import Row, Spool
 from fmtkit.tokenizers import tokens
-from fmtkit.training.comparing.rules import ONLY, RULES, Judge
-from fmtkit.training.comparing.spool import Row, Spool
 
 HERE = Path(__file__).parent / "axolotl"
-SCHEMA = json.loads((files("fmtkit.schemas") / "comparison.schema.json").read_text())
+SCHEMA = json.loads((files("fmtkit.schemas") / "diff.schema.json").read_text())
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +34,11 @@ def compared(name: str, against: str | Path | None = None, *overrides: str):
         f"configs/{name}.yaml", against or f"prepared/{name}", overrides=list(overrides)
     )
     rows = found.rows
-    for side in ("axolotl", "fmtkit"):
+    for side in ("left", "right"):
         assert rows[side] == rows["equal"] + rows["different"] + rows[f"only_{side}"]
         assert sum(getattr(found, f"only_{side}").values()) == rows[f"only_{side}"]
     assert {*found.rules} <= {*RULES}
-    assert {*found.only_axolotl, *found.only_fmtkit} <= {*ONLY}
+    assert {*found.only_left, *found.only_right} <= {*ONLY}
     jsonschema.validate(json.loads(json.dumps(found.as_dict())), SCHEMA)
     return found
 
@@ -69,7 +69,7 @@ EQUAL = [
 def test_what_axolotl_prepared_is_what_fmtkit_trains_on(name):
     found = compared(name)
     assert found.is_equal, found.examples
-    assert found.rows["axolotl"] > 0
+    assert found.rows["right"] > 0
     assert found.exit_code == 0
 
 
@@ -86,25 +86,25 @@ def test_a_pair_of_several_turns_of_which_axolotl_keeps_the_first_exchange_has_l
     (example,) = found.examples
     assert "axolotl lacks 2" in example.detail
     assert "And fire?" in example.detail
-    assert example.fmtkit_row == 0
+    assert example.left_row == 0
     assert found.exit_code == 1
 
 
 def test_an_eos_behind_the_end_that_the_template_writes_is_told():
     found = compared("dpo_intel_own")
     assert found.rules == {"eos": 3}
-    assert {e.detail for e in found.examples} == {"EOS 1 times in axolotl, 0 in fmtkit"}
+    assert {e.detail for e in found.examples} == {"EOS 0 times in fmtkit, 1 in axolotl"}
 
 
 def test_ends_of_turns_that_are_no_eos_are_trained_on_by_fmtkit_alone():
     found = compared("chat_own")
     assert found.rules == {"end_mask": 6}
-    assert "[<|im_end|>" in found.examples[0].fmtkit
-    assert "[" not in found.examples[0].axolotl
+    assert "[<|im_end|>" in found.examples[0].left
+    assert "[" not in found.examples[0].right
 
 
 def test_prompts_that_are_trained_on_with_their_headers_differ_by_their_masks():
-    assert compared("chat_inputs").rules == {"mask": 6, "end_mask": 6}
+    assert compared("chat_inputs").rules == {"header_mask": 6, "end_mask": 6}
 
 
 def test_a_config_with_another_mask_than_axolotl_was_given_differs_by_it():
@@ -120,9 +120,9 @@ def test_rows_are_found_though_their_template_is_another(tmp_path):
     # The same dialog, whatever stands around it.
     rows = [json.loads(line) for line in (HERE / "rows" / "chat.jsonl").read_text().splitlines()]
     for example in found.examples:
-        messages = rows[example.fmtkit_row]["messages"]
+        messages = rows[example.left_row]["messages"]
         text = "".join(m["content"] for m in messages)
-        words = [w for w in example.fmtkit.split() if w.isalpha() and len(w) > 4]
+        words = [w for w in example.left.split() if w.isalpha() and len(w) > 4]
         assert any(word in text for word in words) or not words
 
 
@@ -140,17 +140,17 @@ def test_rows_of_one_side_are_counted_with_the_reason(tmp_path):
     more.write_text("".join([*rows[1:], rows[1], new + "\n", "{\n"]))
     found = compared("chat", None, f"datasets.0.path={more}")
     assert found.rows == {
-        "axolotl": 6, "fmtkit": 7, "equal": 5, "different": 0, "only_axolotl": 1, "only_fmtkit": 2
+        "left": 7, "right": 6, "equal": 5, "different": 0, "only_left": 2, "only_right": 1
     }  # fmt: skip
-    assert found.only_axolotl == {"refused": 1}
-    assert found.only_fmtkit == {"absent": 1, "duplicate": 1}
+    assert found.only_right == {"refused": 1}
+    assert found.only_left == {"absent": 1, "duplicate": 1}
     assert found.reasons == {"json_syntax": 1}
     assert found.ledger["quarantined"] == 1
 
 
 def test_rows_that_are_too_long_for_one_side_are_told_so():
     found = compared("chat_short", "prepared/chat")
-    assert found.only_axolotl == {"sequence_len": 3}
+    assert found.only_right == {"sequence_len": 3}
     cut = compared("chat_short", "prepared/chat", "excess_length_strategy=truncate")
     assert cut.rules["cut"] == 3
     assert cut.rows["different"] == 3
@@ -183,7 +183,7 @@ def test_rows_that_were_packed_into_one_are_taken_apart(tmp_path):
         Dataset.from_list([packed]).save_to_disk(tmp_path / name)
         found = compared("chat", tmp_path / name)
         assert found.is_equal
-        assert found.rows["axolotl"] == 6
+        assert found.rows["right"] == 6
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_a_large_dataset_is_aligned_whatever_its_order_and_beginnings(tmp_path):
         overrides=[f"datasets.0.path={source}"],
     )
     assert found.rows["different"] == 400
-    met = {e.axolotl_row: e.fmtkit_row for e in found.examples}
+    met = {e.right_row: e.left_row for e in found.examples}
     right = sum(order[a] == b for a, b in met.items())
     assert right >= 0.99 * len(met)
 
@@ -281,7 +281,7 @@ def test_only_a_missing_system_prompt_is_one(role, rule):
     judge = Judge(tokens.load("tokenizers/ends"))
     both = sequence(TALK), sequence(turn(role, "The river runs.") + TALK)
     found = judge.difference(*both)
-    assert (found.rules, found.detail[:15]) == ((rule,), "axolotl lacks 1")
+    assert (found.rules, found.detail[:15]) == ((rule,), "fmtkit lacks 1:")
     assert judge.difference(*both[::-1]).rules == (rule,)
 
 
@@ -289,17 +289,25 @@ def test_prompts_that_differ_without_a_trained_token_are_no_other_replies():
     judge = Judge(tokens.load("tokenizers/ends"))
     other = TALK.replace("stone", "river")
     found = judge.difference(sequence(TALK), sequence(other))
-    assert (found.rules, found.detail) == (
-        ("template",), "the text differs; no token is trained on"
-    )  # fmt: skip
+    assert found.rules == ("prompt",)
+    assert "stone?' in fmtkit" in found.detail
     found = judge.difference(sequence(TALK, trained="It stays."), sequence(other))
-    assert found.rules == ("template", "mask")
-    assert found.detail == "the text differs; tokens are trained on only by axolotl"
+    assert found.rules == ("prompt", "mask")
     trained = [sequence(text, trained="It stays.") for text in (TALK, other)]
-    assert judge.difference(*trained).detail == "the text outside the replies differs"
+    assert judge.difference(*trained).rules == ("prompt",)
+    assert judge.difference(*trained).trained == 0
     replied = TALK.replace("stays", "runs")
     differing = judge.difference(trained[0], sequence(replied, trained="It runs."))
     assert (differing.rules, differing.detail) == (("content",), "the replies differ")
+    assert differing.trained > 0
+
+
+def test_text_around_turns_that_are_the_same_is_the_template():
+    judge = Judge(tokens.load("tokenizers/ends"))
+    around = TALK.replace("And the stone?", "Question: And the stone?")
+    for one, other in ((TALK, around), (TALK.replace("<|im_start|>", "#"), TALK)):
+        pair = [sequence(text, trained="It stays.") for text in (one, other)]
+        assert judge.difference(*pair).rules[0] == "template"
 
 
 def test_a_spool_gives_back_any_row(tmp_path):
@@ -418,8 +426,8 @@ def test_the_command_tells_rules_and_exits_by_what_it_found(tmp_path):
 def test_control_bytes_of_rows_never_reach_the_terminal(tmp_path, capsys):
     from datasets import Dataset
 
-    from fmtkit.commands.run_listings import print_comparison
-    from fmtkit.training.comparing.comparison import compare
+    from fmtkit.commands.diff_listings import print_diff
+    from fmtkit.diffing.diffing import compare
 
     tokenizer = tokens.load("tokenizers/ends")
     evil = "\x1b]0;owned\x07 Which river is longer\x1b[31m"
@@ -429,7 +437,7 @@ def test_control_bytes_of_rows_never_reach_the_terminal(tmp_path, capsys):
     ids = tokenizer.encode(str(fmtkit.render(messages, "chatml"))).ids
     Dataset.from_list([{"input_ids": ids, "labels": ids}]).save_to_disk(tmp_path / "p")
     found = compare("configs/chat.yaml", tmp_path / "p", overrides=[f"datasets.0.path={source}"])
-    print_comparison(found, as_json=False)
+    print_diff(found, as_json=False)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\\x1b" in shown

@@ -15,7 +15,7 @@ import runs
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from fmtkit.commands.application import AFTERWARDS, COMMANDS, EXAMPLES, PANELS, application
+from fmtkit.commands.application import AFTERWARDS, COMMANDS, EXAMPLES, GROUPS, PANELS, application
 from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner
 from fmtkit.core.errors import NEAREST, UnknownNameError
@@ -76,7 +76,7 @@ def calls(names: Iterable[str]) -> list[Any]:
 
 
 def test_every_command_has_an_example_in_its_help(capsys):
-    assert EXAMPLES.keys() == {*COMMANDS, "rewards"}
+    assert EXAMPLES.keys() == {*COMMANDS, *GROUPS}
     for name in EXAMPLES:
         assert EXAMPLES[name].splitlines()[0] in runs.fmtkit(capsys, name, "--help").out
 

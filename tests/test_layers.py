@@ -114,14 +114,14 @@ PACKAGES = [
     ("inspection",),
     ("reports",),
     ("training",),
-    ("browsing", "locking"),
+    ("browsing", "locking", "diffing"),
     ("runners",),
     ("commands",),
 ]
 """Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
 TRAINING = [
     *("config", "planning", "data", "building", "vllm"),
-    *("rl", "trained", "run", "comparing"),
+    *("rl", "trained", "run"),
 ]
 """Packages of fmtkit.training, lowest first."""
 FACES = ("fmtkit.library", "fmtkit.catalogue", "fmtkit.cli")
@@ -238,7 +238,8 @@ def test_the_extension_module_is_loaded_in_one_place():
 
 
 def test_nothing_but_training_and_runners_imports_training():
-    outside = {n for n in MODULES if not n.startswith("fmtkit.training") and not is_runner(n)}
+    built_on_it = ("fmtkit.training", "fmtkit.diffing")
+    outside = {n for n in MODULES if not n.startswith(built_on_it) and not is_runner(n)}
     options = "fmtkit.training.train_options"  # the keywords of fmtkit.train, which load nothing
     core = {
         f"fmtkit.core.{name}"
@@ -254,6 +255,7 @@ def test_nothing_but_training_and_runners_imports_training():
         )
     }
     assert reachable(options) == core
+    assert reachable("fmtkit.diffing.diff_options") == core
     wrong = {
         name: [
             o
@@ -266,7 +268,14 @@ def test_nothing_but_training_and_runners_imports_training():
 
 
 NAMED_OTHERWISE = {
-    "sft": {"core.runner": "the default method"},
+    "sft": {
+        "core.runner": "the default method",
+        "diffing.trainers.llama_factory": "a stage of LLaMA-Factory",
+    },
+    "kto": {
+        "diffing.trainers.llama_factory": "a stage of LLaMA-Factory",
+        "diffing.recorder": "a value of axolotl's rl",
+    },
     "gold": {
         "converting.numbered_replies": "a column with the right answer",
         "converting.unread_columns": "a column with the right answer",

@@ -18,6 +18,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "compare": {"config": {"base_model": "none"}, "against": "none"},
     "convert": {"source": "none.jsonl", "type": "intel"},
     "converter": {},
+    "diff": {"config": {"base_model": "none"}, "against": "none"},
     "inspect": {"source": "none.jsonl"},
     "lock": {"source": "none.jsonl", "out": "none.lock"},
     "merge": {},

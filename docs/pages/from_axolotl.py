@@ -10,7 +10,6 @@ from fmtkit.core import runner
 from fmtkit.core.tables import Ranking, table_for
 from fmtkit.formats import registry
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
-from fmtkit.training.comparing.rules import ONLY, RULES
 from fmtkit.training.config import keys
 from fmtkit.training.config.class_arguments import REMOVED
 from fmtkit.training.config.key import Key
@@ -186,7 +185,7 @@ def text() -> str:
     notes = [key for key in table if key.to == "nothing"]
     refused = [key for key in table if key.to == "refused"]
     return (
-        f"{NOTICE}\n{_HEAD}{rows}\n{_comparing()}\n## Honoured\n\n"
+        f"{NOTICE}\n{_HEAD}{rows}\n{_COMPARING}\n## Honoured\n\n"
         "Beside these every argument of the method's config class "
         f"passes by its own name ({len(arguments_by_name())} of them, listed in [config.md](config.md)).\n\n"
         f"{_table(honoured)}\n## Notes\n\n{_table(notes)}\n## Refused\n\n{_table(refused)}\n"
@@ -194,32 +193,12 @@ def text() -> str:
     )
 
 
-def _comparing() -> str:
-    rules = "".join(f"| `{name}` | {about} |\n" for name, about in RULES.items())
-    only = "".join(f"| `{name}` | {about} |\n" for name, about in ONLY.items())
-    head = "|---|---|\n"
-    return (
-        f"{_COMPARING}| rule | meaning |\n{head}{rules}\n{_ONLY}| reason | meaning |\n{head}{only}"
-    )
-
-
 _COMPARING = """## Compare with what axolotl prepared
 
-`axolotl preprocess config.yaml` leaves a folder of Arrow files in `last_run_prepared/`. What it holds and
-what fmtkit trains on are compared row by row and token by token:
-
-```sh
-fmtkit compare config.yaml --against last_run_prepared/HASH
-```
-
-Rows are aligned by their content: axolotl shuffles when it prepares, and packs. Texts of pairs and single
-replies are tokenized as TRL does in axolotl's trainers, with their BOS and EOS. The exit code is 0 where
-both have the same rows, 1 where one differs or is on one side only; `--rows N` shows N examples of
-each rule, with trained tokens in [brackets], and `--json` follows `fmtkit schema comparison`. Each row that
-differs is named by one or more rules:
-
-"""
-_ONLY = """Why a row is on one side only, as far as the two datasets show:
+`fmtkit diff config.yaml --against axolotl` lets axolotl prepare the rows and compares them token by token;
+`fmtkit diff config.yaml --against last_run_prepared/HASH` compares with what `axolotl preprocess config.yaml`
+has left. Rows are aligned by their content there: axolotl shuffles when it prepares, and packs. Rules and
+exit codes are in [Do two trainers train on the same tokens?](diff.md).
 
 """
 

@@ -32,7 +32,7 @@ from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.inspection.survey_record import Survey
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.locking import Check
-from fmtkit.training.comparing.comparison import Comparison
+from fmtkit.diffing.result import Diff
 from fmtkit.training.trained.merging import Merged
 from fmtkit.training.run.run import Outcome
 from fmtkit.training.trained.trying import Trial

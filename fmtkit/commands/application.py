@@ -31,24 +31,26 @@ COMMANDS = {
     "check": "locking.check",
     "train": "training.train",
     "report": "training.report",
-    "compare": "training.compare",
+    "diff": "diffing.diff",
+    "compare": "diffing.compare",
     "merge": "training.merge",
     "try": "training.try_run",
     "vllm-serve": "training.vllm_serve",
     "types": "reference.types",
     "schema": "reference.schema",
     "templates": "reference.templates",
-    "env": "reference.env",
 }
 """Command -> its module in `fmtkit.commands` and its function there: only the module of the command that runs
 is imported.
 """
-REWARDS = "rewards"
+REWARDS, ENVIRONMENTS = "rewards", "env"
+GROUPS = (REWARDS, ENVIRONMENTS)
+"""Commands that have commands of their own."""
 DATA, TRAINING, REFERENCE = "Data", "Training", "Reference"
 PANELS = {
     **dict.fromkeys(("types", "schema", "templates", "env"), REFERENCE),
     **dict.fromkeys(
-        ("train", "report", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING
+        ("train", "report", "diff", "compare", "merge", "try", "vllm-serve", REWARDS), TRAINING
     ),
 }
 """Command -> its heading in `fmtkit --help`; the others are about data."""
@@ -73,6 +75,10 @@ fmtkit train docs/examples/dpo.yaml --dry-run --partial""",
     "report": """\
 fmtkit report runs/dpo-demo
 fmtkit report runs/dpo-demo runs/ipo-demo -o compared.html""",
+    "diff": """\
+fmtkit diff dpo.yaml --against trl
+fmtkit diff dpo.yaml --against axolotl --allow eos
+fmtkit diff dpo.yaml other.yaml --rows 1000""",
     "compare": """\
 fmtkit compare axolotl.yaml --against last_run_prepared/HASH""",
     "merge": """\
@@ -100,7 +106,7 @@ fmtkit env""",
 }
 """Command -> calls that `--help` shows; tests run them next to the samples of docs/examples."""
 AFTERWARDS = frozenset(
-    {"check", "report", "compare", "merge", "try", "vllm-serve", "rewards", "replay"}
+    {"check", "report", "diff", "compare", "merge", "try", "vllm-serve", "rewards", "replay"}
 )
 """Commands whose examples need what a run, another program or a user has made: tests parse them."""
 FIRST = """\
@@ -128,8 +134,9 @@ def application(only: str | None = None) -> typer.Typer:
             panel, examples = PANELS.get(name, DATA), EXAMPLES.get(name)
             add = made.command(name, cls=QuickCommand, rich_help_panel=panel, epilog=examples)
             add(_imported(command))
-    if only in (None, REWARDS):
-        made.add_typer(_rewards(), name=REWARDS, rich_help_panel=PANELS[REWARDS])
+    for name, group in ((REWARDS, _rewards), (ENVIRONMENTS, _environments)):
+        if only in (None, name):
+            made.add_typer(group(), name=name, rich_help_panel=PANELS[name])
     return made
 
 
@@ -149,18 +156,38 @@ def _whole(
 
 
 def _rewards() -> typer.Typer:
-    made = typer.Typer(
-        cls=QuickGroup,
-        help="List the library's rewards, or try reward functions.",
-        epilog=EXAMPLES[REWARDS],
-        invoke_without_command=True,
-        context_settings=_HELP_NAMES,
-    )
+    made = _group(REWARDS, "List the library's rewards, or try reward functions.")
     made.callback()(_imported("rewards.list_rewards"))
     made.command("test", cls=QuickCommand, epilog="fmtkit rewards test grpo.yaml --n 4")(
         _imported("rewards.try_rewards")
     )
     return made
+
+
+def _environments() -> typer.Typer:
+    made = _group(
+        ENVIRONMENTS,
+        "Print what is installed here, or make environments of other trainers for diff.",
+    )
+    made.callback()(_imported("environments.show"))
+    for name, function in (
+        ("create", "create"),
+        ("list", "list_environments"),
+        ("remove", "remove"),
+    ):
+        example = f"fmtkit env {name}{'' if name == 'list' else ' axolotl'}"
+        made.command(name, cls=QuickCommand, epilog=example)(_imported(f"environments.{function}"))
+    return made
+
+
+def _group(name: str, about: str) -> typer.Typer:
+    return typer.Typer(
+        cls=QuickGroup,
+        help=about,
+        epilog=EXAMPLES[name],
+        invoke_without_command=True,
+        context_settings=_HELP_NAMES,
+    )
 
 
 _show_other = warnings.showwarning
@@ -248,7 +275,7 @@ def run() -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", str(os.cpu_count() or 1))
     try:
         asked = next(iter(sys.argv[1:]), None)
-        command = application(asked if asked in {*COMMANDS, REWARDS} else None)
+        command = application(asked if asked in {*COMMANDS, *GROUPS} else None)
         code = command(prog_name="fmtkit", standalone_mode=False) or 0
         if sys.stdout is not None:
             sys.stdout.flush()

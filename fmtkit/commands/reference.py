@@ -1,4 +1,4 @@
-"""The commands that print types, schemas, templates and the environment."""
+"""The commands that print types, schemas and templates."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="A type, a table, report, quarantine, manifest, survey, check, comparison, config; "
+            help="A type, a table, report, quarantine, manifest, survey, check, diff, config; "
             "convert, inspect, train, compare, merge or try for their options.",
             autocompletion=schema_names,
         ),
@@ -63,10 +63,3 @@ def templates(
     from fmtkit.commands import listings
 
     listings.print_templates(catalogue.templates(name), name, as_json=json)
-
-
-def env(json: Json = False) -> None:
-    """Print versions, devices and the state of the native kernel, to paste in a bug report."""
-    from fmtkit.commands import environment, listings
-
-    listings.print_environment(environment.describe(), as_json=json)

@@ -1,4 +1,4 @@
-"""What `train`, `try` and `compare` print: plans, what a run wrote, two models' answers, differing rows."""
+"""What `train` and `try` print: plans, what a run wrote, two models' answers."""
 
 import json
 import shlex
@@ -15,7 +15,6 @@ from fmtkit.core.escaping import counted, one_line, visible
 from fmtkit.reports.console import aligned, errors, output, print_json, show
 
 if TYPE_CHECKING:
-    from fmtkit.training.comparing.comparison import Comparison, Example
     from fmtkit.training.planning.run_plan import Groups
     from fmtkit.training.run.run import Outcome
     from fmtkit.training.trained.trying import Item, Trial
@@ -122,67 +121,6 @@ def print_end(outcome: "Outcome", report: Mapping[str, Any]) -> None:
     said = [verdict.get("text", ""), *(f"  {one}" for one in verdict.get("advice", ()))]
     told = [Text(visible(line)) for line in said if line]
     show(errors(), Text(title, style="bold"), *told, lines, seconds)
-
-
-def print_comparison(found: "Comparison", *, as_json: bool) -> None:
-    """Print a comparison as JSON, or as a summary with examples; control bytes are shown, not obeyed."""
-    if as_json:
-        print_json(found.as_dict())
-        return
-    rows = found.rows
-    title = "the same rows" if found.is_equal else "not the same rows"
-    parts: list[Any] = [Text(one_line(f"{found.against}: {title}"), style="bold"), Text("")]
-    counts = aligned("left", "right", "left")
-    for name, about in (
-        ("axolotl", "rows in its dataset"),
-        ("fmtkit", "rows that it trains and evaluates on"),
-        ("equal", "same tokens, same loss mask"),
-        ("different", "aligned but different"),
-        ("only_axolotl", ""),
-        ("only_fmtkit", ""),
-    ):
-        counts.add_row(name, f"{rows[name]:,}", about)
-    parts.append(counts)
-    parts += _codes("differ by", found.rules, found)
-    parts += _codes("only in axolotl", found.only_axolotl, found)
-    parts += _codes("only in fmtkit", found.only_fmtkit, found)
-    if found.reasons:
-        codes = ", ".join(f"{code} {count:,}" for code, count in found.reasons.items())
-        parts += [
-            Text(""),
-            Text(f"rows that fmtkit refused: {codes}; `fmtkit convert -c` lists them"),
-        ]
-    for example in found.examples:
-        parts += [Text(""), *_example(example)]
-    parts += [Text(one_line(f"note: {note}"), style="yellow") for note in found.notes]
-    show(output(), *parts)
-
-
-def _codes(title: str, counts: dict[str, int], found: "Comparison") -> list[Any]:
-    if not counts:
-        return []
-    table = aligned("left", "right", "left")
-    for code, count in counts.items():
-        table.add_row(Text(code, style="cyan"), f"{count:,}", found.meaning(code))
-    return [Text(""), Text(title, style="bold"), table]
-
-
-def _example(example: "Example") -> list[Any]:
-    places = [
-        f"{name} row {number}"
-        for name, number in (("axolotl", example.axolotl_row), ("fmtkit", example.fmtkit_row))
-        if number is not None
-    ]
-    side = f" {example.side}" if example.side else ""
-    at = "" if example.token is None else f", token {example.token}"
-    head = f"{', '.join(places)}{side}{at}: {', '.join(example.rules)}: {example.detail}"
-    texts = [("before", example.before), ("axolotl", example.axolotl), ("fmtkit", example.fmtkit)]
-    lines = [Text(f"  {name:8}{_cut(text)}") for name, text in texts if text]
-    return [Text(one_line(head), style="cyan"), *lines]
-
-
-def _cut(text: str) -> str:
-    return one_line(text, _WIDTH)
 
 
 def print_trial(trial: "Trial", *, as_json: bool) -> None:

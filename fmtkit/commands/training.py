@@ -1,4 +1,4 @@
-"""`fmtkit train`, `report`, `compare`, `merge`, `try`, `vllm-serve`: training, and what belongs to it."""
+"""`fmtkit train`, `report`, `merge`, `try`, `vllm-serve`: training, and what belongs to it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
 from fmtkit.core.errors import OptionError
-from fmtkit.training.train_options import CompareOptions, MergeOptions, TrainOptions, TryOptions
+from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
 
 
 @flags(TrainOptions)
@@ -94,29 +94,6 @@ def report(
         for advice in verdict.advice:
             say(f"  {advice}")
     typer.echo(page)
-
-
-@flags(CompareOptions)
-def compare(
-    config: Annotated[str, typer.Argument(help="Training config; one of axolotl works too.")],
-    *,
-    against: Annotated[
-        str,
-        typer.Option("--against", help="A dataset that axolotl prepared: last_run_prepared/HASH."),
-    ],
-    options: CompareOptions,
-    json: Json = False,
-) -> None:
-    """Show where a dataset that axolotl prepared differs from what fmtkit trains on, and by which rule.
-
-    Rows are aligned by content, whatever their order. Exits 1 where a row differs or is on one side only.
-    """
-    from fmtkit.commands import run_listings
-    from fmtkit.training.comparing.comparison import compare as compare_rows
-
-    found = compare_rows(config, against, rows=options.rows, overrides=options.overrides)
-    run_listings.print_comparison(found, as_json=json)
-    raise typer.Exit(found.exit_code)
 
 
 @flags(MergeOptions)

@@ -4,7 +4,6 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.options import (
     AMOUNT,
     COUNT,
-    NATURAL,
     NUMBER,
     OPTIONAL_CHOICE,
     PATH,
@@ -52,16 +51,6 @@ class TrainOptions(Options):
     )
     resume: bool = option(SWITCH, "Resume from the run's last checkpoint.", default=False)
     rebuild: bool = option(SWITCH, "Convert the datasets again.", default=False)
-
-
-@dataclass(frozen=True)
-class CompareOptions(Options):
-    """Options of `fmtkit compare`."""
-
-    rows: int = option(NATURAL, "Number of example rows for each rule.", default=3)
-    overrides: tuple[str, ...] = option(
-        TEXTS, "KEY=VALUE to override the config; keys are dotted.", default=(), flags=("--set",)
-    )
 
 
 @dataclass(frozen=True)

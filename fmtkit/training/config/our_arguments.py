@@ -6,7 +6,6 @@ OURS = frozenset(
         "beta",
         "chat_template_kwargs",
         "completion_only_loss",
-        "eos_token",
         "generation_batch_size",
         "generation_kwargs",
         "is_encoder_decoder",

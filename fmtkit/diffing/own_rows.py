@@ -9,11 +9,11 @@ from typing import Any
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import STEP_SEPARATOR
+from fmtkit.diffing.prepared import Form, last_trained
+from fmtkit.diffing.spool import Row
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.masks import mask_row
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.training.comparing.prepared import Form, last_trained
-from fmtkit.training.comparing.spool import Row
 from fmtkit.training.data import datasets
 from fmtkit.training.data.loss_rules import LossRule
 from fmtkit.training.planning.job import Job
@@ -44,6 +44,14 @@ class OwnRows:
     """Bad rows by code."""
     fully_masked: int = 0
     """Rows of which no token is trained on."""
+
+    def mixed(self) -> Iterator[Any]:
+        """Yield the rows to train on, then those to evaluate on, as the dataset that a trainer is given."""
+        from fmtkit.training.data.rows import mixed
+
+        for sources in (self.job.train, self.job.evaluation):
+            if sources:
+                yield mixed(self.job, sources, self.plan.runner)
 
 
 def form_of(plan: Plan) -> Form:
@@ -91,24 +99,23 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
 
 def rows(own: OwnRows) -> Iterator[Row]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
-    from fmtkit.training.data.rows import mixed
     from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row, table_of
 
     work, plan = own.job, own.plan
     longest = work.max_length
     usual = replace(LossRule.of_job(work).masking(plan.method, longest), **_steps(work))
     templates = RowTemplates(own.tokenizer.chat_template, own.tokenizer.special_tokens)
-    for sources in (work.train, work.evaluation):
-        if not sources:
-            continue
-        for batch in mixed(work, sources, plan.runner).iter(batch_size=256):
+    number = 0
+    for dataset in own.mixed():
+        for batch in dataset.iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
                 masked = mask_row(row, table_of(row), own.tokenizer, templates.of(row), masking)
-                for one in _rows(masked, row, longest):
+                for one in _rows(masked, row, longest, number):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
-                    own.fully_masked += not one.has_loss
+                    own.fully_masked += not one.trained
                     yield one
+                number += 1
 
 
 def _steps(work: Job) -> dict[str, Any]:
@@ -120,15 +127,17 @@ def _steps(work: Job) -> dict[str, Any]:
     }
 
 
-def _rows(masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None) -> list[Row]:
+def _rows(
+    masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None, origin: int
+) -> list[Row]:
     """Return the row of a pair's two sequences, or one for each part of a document."""
     ids = [one.ids[:longest].tolist() for one in masked]
     labels = [_labels(one)[:longest] for one in masked]
     if masked[0].side == "chosen":
-        return [Row(tuple(ids), tuple(labels))]
+        return [Row(tuple(ids), tuple(labels), origin=origin)]
     label = row.get("label")
     return [
-        Row((i,), (m,), None if label is None else bool(label))
+        Row((i,), (m,), None if label is None else bool(label), origin)
         for i, m in zip(ids, labels, strict=True)
     ]
 

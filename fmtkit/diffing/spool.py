@@ -13,11 +13,14 @@ import pyarrow as pa
 from fmtkit.core.data_classes import dataclass
 
 Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 
 _BATCH = 512
 """Rows of a record batch: as many are read for one row."""
 _IDS = pa.list_(pa.int32())
-_SCHEMA = pa.schema([("ids", pa.list_(_IDS)), ("labels", pa.list_(_IDS)), ("label", pa.bool_())])
+_SCHEMA = pa.schema(
+    {"ids": pa.list_(_IDS), "labels": pa.list_(_IDS), "label": pa.bool_(), "origin": pa.int64()}
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Row:
     """For each token, its id if it is trained on or the label of a step; else -100."""
     label: bool | None = None
     """The label of an unpaired reply."""
+    origin: int | None = None
+    """Number of the row that it came from; None where that is not known."""
 
     @property
     def length(self) -> int:
@@ -36,27 +41,37 @@ class Row:
         return max((len(ids) for ids in self.ids), default=0)
 
     @property
-    def has_loss(self) -> bool:
-        """Return whether any token is trained on."""
-        return any(label != -100 for labels in self.labels for label in labels)
+    def trained(self) -> int:
+        """Return the number of tokens that are trained on."""
+        return sum(label != -100 for labels in self.labels for label in labels)
 
 
 class Spool:
-    """Rows in an Arrow file, with two hashes of each in memory (16 bytes a row)."""
+    """Rows in an Arrow file, with two hashes and the origin of each in memory (24 bytes a row)."""
 
-    def __init__(self, file: Path, hashes: dict[str, Hashes]) -> None:
+    def __init__(
+        self, file: Path, hashes: dict[str, Hashes], origins: Numbers | None, trained: int
+    ) -> None:
         self._file = file
         self.hashes = hashes
+        self.origins = origins
+        """The row that each came from; None where one of them is not known."""
+        self.trained = trained
+        """Trained tokens of all rows."""
 
     @classmethod
     def write(cls, file: Path, rows: Iterable[Row]) -> Self:
         """Write the rows, and hash them: by `ids` only, and with their labels as `rows`."""
         ids: list[int] = []
         complete: list[int] = []
+        origins: list[int | None] = []
+        trained = 0
         waiting: list[Row] = []
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
             for row in rows:
                 waiting.append(row)
+                origins.append(row.origin)
+                trained += row.trained
                 ids.append(_hash(*row.ids))
                 complete.append(_hash(*row.ids, *row.labels, [row.label is True]))
                 if len(waiting) == _BATCH:
@@ -65,7 +80,9 @@ class Spool:
             if waiting:
                 writer.write_batch(_batch(waiting))
         lists = {"ids": ids, "rows": complete}
-        return cls(file, {name: np.array(h, dtype=np.uint64) for name, h in lists.items()})
+        known = None if None in origins else np.array(origins, dtype=np.int64)
+        hashes = {name: np.array(h, dtype=np.uint64) for name, h in lists.items()}
+        return cls(file, hashes, known, trained)
 
     def __len__(self) -> int:
         return len(self.hashes["rows"])
@@ -73,8 +90,8 @@ class Spool:
     def __getitem__(self, number: int) -> Row:
         batch, place = divmod(number, _BATCH)
         row = self._reader.get_batch(batch).slice(place, 1)
-        ids, labels, label = (row.column(name)[0].as_py() for name in _SCHEMA.names)
-        return Row(tuple(ids), tuple(labels), label)
+        ids, labels, label, origin = (row.column(name)[0].as_py() for name in _SCHEMA.names)
+        return Row(tuple(ids), tuple(labels), label, origin)
 
     @cached_property
     def _reader(self) -> Any:

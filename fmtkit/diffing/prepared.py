@@ -15,11 +15,11 @@ import numpy as np
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.options import refuse_empty
+from fmtkit.diffing.spool import Row
 from fmtkit.inspection.masked import common_prefix
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.columnar import each_batch
 from fmtkit.tokenizers.tokens import Tokenizer
-from fmtkit.training.comparing.spool import Row
 
 Form = Literal["tokens", "scores", "pairs", "replies"]
 

@@ -1,7 +1,8 @@
 """Alignment of two datasets: pairs the rows of one with those of the other, whatever their order.
 
-Equal rows are paired by their hashes; of the others those with the same ids; then those with the same text;
-then those that have the most words in common. The rest are on one side only.
+Where both sides know which row theirs came from, those of one row are paired. Otherwise equal rows are
+paired by their hashes; of the others those with the same ids; then those with the same text; then those that
+have the most words in common. The rest are on one side only.
 """
 
 import re
@@ -9,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.training.comparing.spool import Hashes, Row, Spool
+from fmtkit.diffing.spool import Hashes, Numbers, Row, Spool
 
-Numbers = npt.NDArray[np.int64]
+Keys = Hashes | Numbers
 
 _BUDGET = 4_000_000
 """Words kept of each side; of larger datasets a sample of the words."""
@@ -31,51 +31,62 @@ _TOGETHER = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Aligned:
-    """Pairs of row numbers, theirs and ours, and the rows without a counterpart."""
+    """Pairs of row numbers, left and right, and the rows without a counterpart."""
 
     equal: Numbers
     """Pairs with the same ids and labels, shape (n, 2)."""
     different: Numbers
-    only_theirs: Numbers
-    only_ours: Numbers
+    only_left: Numbers
+    only_right: Numbers
 
 
 def align(
-    theirs: Spool, ours: Spool, decode: Callable[[Sequence[int]], str], control: frozenset[int]
+    left: Spool, right: Spool, decode: Callable[[Sequence[int]], str], control: frozenset[int]
 ) -> Aligned:
     """Align two datasets; deterministic, with a few bytes of memory per row.
 
     Args:
-        theirs: Rows of the first dataset.
-        ours: Rows of the second dataset.
+        left: Rows of the first dataset.
+        right: Rows of the second dataset.
         decode: Decodes ids, to find rows that were tokenized differently.
         control: Ids of control tokens, which are not compared.
     """
-    left = np.arange(len(theirs), dtype=np.int64), np.arange(len(ours), dtype=np.int64)
-    equal = _paired(*left, theirs.hashes["rows"], ours.hashes["rows"])
-    left = _rest(left, equal)
-    differing = [_paired(*left, theirs.hashes["ids"][left[0]], ours.hashes["ids"][left[1]])]
-    left = _rest(left, differing[-1])
+    if left.origins is not None and right.origins is not None:
+        return _by_origin(left, right, left.origins, right.origins)
+    waiting = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
+    equal = _paired(*waiting, left.hashes["rows"], right.hashes["rows"])
+    waiting = _rest(waiting, equal)
+    differing = [_paired(*waiting, left.hashes["ids"][waiting[0]], right.hashes["ids"][waiting[1]])]
+    waiting = _rest(waiting, differing[-1])
 
     def text_hashes(spool: Spool, numbers: Numbers) -> Hashes:
         hashes = (_text_hash(spool[int(n)], decode, control) for n in numbers)
         return np.fromiter(hashes, np.uint64, len(numbers))
 
-    if len(left[0]) and len(left[1]):
-        differing.append(_paired(*left, text_hashes(theirs, left[0]), text_hashes(ours, left[1])))
-        left = _rest(left, differing[-1])
-    if len(left[0]) and len(left[1]):
-        differing.append(_most_similar(theirs, ours, left, decode, control))
-        left = _rest(left, differing[-1])
+    if len(waiting[0]) and len(waiting[1]):
+        hashed = text_hashes(left, waiting[0]), text_hashes(right, waiting[1])
+        differing.append(_paired(*waiting, *hashed))
+        waiting = _rest(waiting, differing[-1])
+    if len(waiting[0]) and len(waiting[1]):
+        differing.append(_most_similar(left, right, waiting, decode, control))
+        waiting = _rest(waiting, differing[-1])
     different = np.concatenate(differing)
-    return Aligned(equal, different[np.argsort(different[:, 0], kind="stable")], *left)
+    return Aligned(equal, different[np.argsort(different[:, 0], kind="stable")], *waiting)
 
 
-def _paired(a: Numbers, b: Numbers, of_a: Hashes, of_b: Hashes) -> Numbers:
-    """Pair equal hashes: the first of one side with the first of the other, and so on."""
+def _by_origin(left: Spool, right: Spool, of_left: Numbers, of_right: Numbers) -> Aligned:
+    """Pair what came from one row, its parts in their order."""
+    every = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
+    pairs = _paired(*every, of_left, of_right)
+    same = left.hashes["rows"][pairs[:, 0]] == right.hashes["rows"][pairs[:, 1]]
+    return Aligned(pairs[same], pairs[~same], *_rest(every, pairs))
 
-    def frame(numbers: Numbers, hashes: Hashes, name: str) -> pl.DataFrame:
-        keyed = pl.DataFrame({name: numbers, "hash": hashes})
+
+def _paired(a: Numbers, b: Numbers, of_a: Keys, of_b: Keys) -> Numbers:
+    """Pair equal keys: the first of one side with the first of the other, and so on."""
+
+    def frame(numbers: Numbers, keys: Keys, name: str) -> pl.DataFrame:
+        keyed = pl.DataFrame({name: numbers, "hash": keys})
         return keyed.with_columns(nth=pl.int_range(pl.len()).over("hash"))
 
     both = frame(a, of_a, "a").join(frame(b, of_b, "b"), on=["hash", "nth"]).sort("a")
@@ -97,16 +108,16 @@ def _text_hash(
 
 
 def _most_similar(
-    theirs: Spool,
-    ours: Spool,
-    left: tuple[Numbers, Numbers],
+    left: Spool,
+    right: Spool,
+    waiting: tuple[Numbers, Numbers],
     decode: Callable[[Sequence[int]], str],
     control: frozenset[int],
 ) -> Numbers:
     """Pair the rows that share the most of their rarer words, the most similar first."""
     a, b = (
         _words_of(spool, numbers, decode, control)
-        for spool, numbers in zip((theirs, ours), left, strict=True)
+        for spool, numbers in zip((left, right), waiting, strict=True)
     )
     sizes = [f.group_by("row").agg(size=pl.len()) for f in (a, b)]
     rare = [

@@ -1,0 +1,104 @@
+"""The rules that name how two rows of ids and labels differ, and why a row is on one side only."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from fmtkit.core.data_classes import dataclass
+from fmtkit.diffing.sequences import Sequences, Sides
+from fmtkit.diffing.spool import Row
+from fmtkit.tokenizers.tokens import Tokenizer
+
+RULES: Mapping[str, str] = {
+    "bos": "the numbers of BOS tokens at the start differ: a template writes one, a tokenizer adds one",
+    "eos": "the numbers of EOS tokens at the end differ: trainers add one to text that has none",
+    "cut": "only one of the two is truncated: sequence_len, and when it is applied",
+    "cut_side": "both are truncated, one at its start and one at its end: truncation_mode",
+    "whitespace": "the text differs only in spaces and line ends",
+    "tokenization": "same text, different tokens: strings are joined before or after tokenization",
+    "tokenizer": "same text, different tokens, and the settings of the two tokenizers differ",
+    "turn_lost": "one side lacks turns: some formats of axolotl read only one question and one answer",
+    "system": "the system prompts differ: default_system_message, or the template's default",
+    "empty_think": "only one side has an empty think block: the template, or enable_thinking",
+    "reasoning": "only one side has the reasoning of a turn: templates drop that of earlier turns",
+    "key_order": "the JSON of tools or of calls has its keys in a different order",
+    "json_text": "the JSON of tools or of calls is written differently: escapes, spaces, numbers",
+    "prompt": "the text of a prompt differs: a changed row, or text that one side adds or strips",
+    "template": "the text outside the replies differs: the chat template or prompt text",
+    "content": "the replies differ",
+    "mask": "same tokens, different loss mask",
+    "header_mask": "only one side trains on the header of a turn, which the template writes",
+    "end_mask": "only one side trains on the end of a turn: train_on_eos, or the template's line end",
+    "label": "the label of the reply or of a step differs",
+}
+"""Rule -> its meaning, for reports and for the documentation."""
+
+ONLY: Mapping[str, str] = {
+    "sequence_len": "it is longer than sequence_len",
+    "short": "it is shorter than min_sample_len (default: 2), which axolotl drops",
+    "no_trained_token": "no token of it is trained on, and trainers leave such rows out",
+    "duplicate": "a duplicate of it is in both: dataset_exact_deduplication, weights or repeated sources",
+    "refused": "one side has refused one or more rows: see what it said of them",
+    "no_place": "the other trainer's format has no place for something in it: see the reasons",
+    "dropped": "the other side dropped it without a word: its preparation leaves out what does not fit it",
+    "absent": "the other side has no similar row: a different source, split, slice or val_set_size",
+}
+"""Why only one side has a row -> what it means."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The rules by which two aligned rows differ, and the first token that differs."""
+
+    rules: tuple[str, ...]
+    side: str
+    """`chosen` or `rejected` in a pair; empty where a row is one sequence."""
+    token: int
+    """Index of the first token whose id or label differs."""
+    detail: str
+    trained: int = 0
+    """Trained tokens of both rows that the other does not train on in its place."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Finds the rules by which two rows differ that have one vocabulary."""
+
+    tokenizer: Tokenizer
+    longest: int | None = None
+    """Tokens to which rows are truncated."""
+    names: tuple[str, str] = ("fmtkit", "axolotl")
+    same_settings: bool = True
+    """Whether both tokenizers tokenize the same texts alike."""
+
+    @cached_property
+    def control(self) -> frozenset[int]:
+        """The ids of control tokens."""
+        return frozenset(self.tokenizer.control_tokens().values())
+
+    def difference(self, left: Row, right: Row) -> Difference:
+        """Return the rules, at least one, by which two aligned rows that are not equal differ."""
+        rules: dict[str, None] = {}
+        first: Difference | None = None
+        trained = 0
+        names = ("chosen", "rejected") if len(left.ids) > 1 else ("",)
+        sides = zip(names, left.ids, left.labels, right.ids, right.labels, strict=True)
+        for name, ids, labels, other_ids, other_labels in sides:
+            if (ids, labels) == (other_ids, other_labels):
+                continue
+            pair = Sequences(ids, labels, other_ids, other_labels, self._sides())
+            found = pair.rules()
+            rules |= dict.fromkeys(self._named(rule) for rule in found)
+            trained += pair.trained
+            first = first or Difference((), name, pair.first, "; ".join(pair.details))
+        if left.label is not right.label:
+            rules["label"] = None
+        if first is None:
+            detail = f"{left.label} in {self.names[0]}, {right.label} in {self.names[1]}"
+            return Difference(tuple(rules), "", 0, detail, left.trained + right.trained)
+        return Difference(tuple(rules), first.side, first.token, first.detail, trained)
+
+    def _sides(self) -> Sides:
+        return Sides(self.tokenizer, self.control, self.longest, self.names)
+
+    def _named(self, rule: str) -> str:
+        return "tokenizer" if rule == "tokenization" and not self.same_settings else rule

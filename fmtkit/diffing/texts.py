@@ -1,0 +1,95 @@
+"""Parts of rendered texts that a difference is named by: turns, think blocks, JSON."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ROLES = re.compile(
+    r"\b(system(?:_prompt)?|developer|user|assistant|human|gpt|model|tool)\b", re.IGNORECASE
+)
+_THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_EMPTY = re.compile(r"<think>\s*</think>")
+_DECODER = json.JSONDecoder()
+
+
+class Turn(NamedTuple):
+    """The text between two control tokens, and the role that the template names before it."""
+
+    role: str
+    """Empty if the template names none."""
+    text: str
+
+
+def squeezed(text: str) -> str:
+    """Return a text without its white space."""
+    return re.sub(r"\s+", "", text)
+
+
+def bare(text: str) -> str:
+    """Return the text of a turn without the name of its role and white space."""
+    return squeezed(ROLES.sub("", text, count=1))
+
+
+def short(text: str) -> str:
+    """Return the beginning of a text."""
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def absent(fewer: list[Turn], more: list[Turn]) -> list[Turn] | None:
+    """Return the turns of `more` that `fewer` lacks; None if `fewer` has others, or a different order."""
+    rest, missing = list(fewer), []
+    for turn in more:
+        if rest and bare(rest[0].text) == bare(turn.text):
+            rest.pop(0)
+        else:
+            missing.append(turn)
+    return missing if not rest else None
+
+
+def thinking_rule(one: str, other: str) -> str | None:
+    """Return the rule by which two texts differ in their think blocks alone."""
+    if "<think>" not in one and "<think>" not in other:
+        return None
+    if squeezed(_EMPTY.sub("", one)) == squeezed(_EMPTY.sub("", other)):
+        return "empty_think"
+    if squeezed(_THINK.sub("", one)) == squeezed(_THINK.sub("", other)):
+        return "reasoning"
+    return None
+
+
+def json_rule(one: str, other: str) -> str | None:
+    """Return the rule by which two texts differ in how their JSON is written alone."""
+    if "{" not in one or "{" not in other:
+        return None
+    if _rewritten(one, in_order=False) != _rewritten(other, in_order=False):
+        return None
+    same_order = _rewritten(one, in_order=True) == _rewritten(other, in_order=True)
+    return "json_text" if same_order else "key_order"
+
+
+def _rewritten(text: str, *, in_order: bool) -> str:
+    parts = (
+        json.dumps(part, sort_keys=not in_order) if isinstance(part, dict) else part
+        for part in _parts(text)
+    )
+    return squeezed("".join(parts))
+
+
+def _parts(text: str) -> Iterator[str | dict[str, object]]:
+    """Yield the objects that a text holds as JSON, and the texts between them."""
+    place = 0
+    while (start := text.find("{", place)) >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except ValueError:
+            # No object begins here: perhaps behind it.
+            yield text[place : start + 1]
+            place = start + 1
+            continue
+        except RecursionError:
+            break
+        yield text[place:start]
+        yield value
+        place = end
+    yield text[place:]

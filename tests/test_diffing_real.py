@@ -1,0 +1,103 @@
+"""`fmtkit diff` against the real axolotl and LLaMA-Factory: `make test-diff` makes their environments."""
+
+import os
+
+import pytest
+
+pytest.importorskip("trl")
+
+from test_diffing import CHAT, CHATML, HERE, chat_rows, found_by, keys, over, with_template
+
+import fmtkit
+from fmtkit.diffing import environments
+
+ENVS = os.environ.get("FMTKIT_DIFF")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        ENVS is None, reason="needs FMTKIT_DIFF, the environments of `make test-diff`"
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _environments(monkeypatch):
+    monkeypatch.chdir(HERE)
+    monkeypatch.setenv("FMTKIT_ENVS", str(ENVS))
+
+
+def test_the_environments_hold_what_is_pinned():
+    there = {one.name: one for one in environments.found()}
+    for name in ("axolotl", "llama-factory"):
+        trainer = environments.named(name)
+        made = there[f"{name}=={trainer.version}"]
+        assert made.packages == (trainer.package, *trainer.needs)
+        assert made.disk_bytes > made.download_bytes >= 0
+
+
+@pytest.mark.parametrize("name", ["chat", "dpo_chat", "chat_eos_all", "chat_roles"])
+def test_axolotl_trains_on_the_same_tokens(name):
+    found = found_by(f"configs/{name}.yaml", against="axolotl")
+    assert found.is_equal, found.examples
+    assert found.right.versions["axolotl"] == environments.named("axolotl").version
+    assert found.right.trained_tokens > 0
+
+
+@pytest.mark.parametrize("name", ["alpaca", "dpo_intel", "kto_intel", "chat_packed"])
+def test_axolotl_reads_the_config_itself(name):
+    found = found_by(f"configs/{name}.yaml", against="axolotl", as_is=True)
+    assert found.is_equal, found.examples
+    assert any("by itself" in note for note in found.notes)
+
+
+def test_turns_that_axolotls_own_type_loses_are_named():
+    found = found_by("configs/dpo_argilla_chat.yaml", against="axolotl", as_is=True)
+    assert found.rules == {"turn_lost": 1}
+
+
+def test_an_end_that_axolotl_does_not_train_on_is_named():
+    assert found_by("configs/chat_own.yaml", against="axolotl").rules == {"end_mask": 6}
+
+
+def test_a_setting_of_axolotls_own_is_named():
+    found = found_by(CHAT, against="axolotl", settings=("train_on_inputs=true",))
+    assert {*found.rules} == {"mask", "end_mask"}
+
+
+def test_llama_factory_takes_a_template_apart_and_loses_line_ends():
+    found = found_by(CHAT, against="llama-factory")
+    assert found.rules == {"whitespace": 3}
+    assert any("took apart the chat template" in note for note in found.notes)
+    assert found.rows["right"] == 6
+
+
+def test_llama_factorys_own_template_has_a_default_system_prompt():
+    found = found_by(CHAT, against="llama-factory", settings=("template=qwen",))
+    assert "system" in found.rules
+    assert found.rows["right"] == 6
+
+
+def test_pairs_and_replies_go_through_llama_factorys_stages():
+    for name in ("dpo_chat", "kto_intel"):
+        found = found_by(f"configs/{name}.yaml", against="llama-factory")
+        assert {*found.rules} <= {"whitespace"}
+        assert found.rows["left"] == found.rows["right"]
+
+
+def test_a_row_that_axolotl_drops_is_not_passed_over(tmp_path):
+    rows = chat_rows()
+    rows[2]["messages"][-1]["content"] = ""
+    text = CHATML.replace(
+        "+ '<|im_end|>' }}\n        {%- endgeneration", "}}\n        {%- endgeneration"
+    )
+    config = with_template(tmp_path, text) | {
+        "datasets": over(tmp_path / "r.jsonl", rows)["datasets"]
+    }
+    found = found_by(config, against="axolotl")
+    assert not found.is_equal
+
+
+def test_keys_that_axolotl_refuses_are_one_line():
+    with pytest.raises(fmtkit.FmtkitError, match="it refuses the rows or the settings") as caught:
+        fmtkit.diff(keys(), against="axolotl", settings=("sequence_len=many",))
+    assert "\n" not in str(caught.value)
