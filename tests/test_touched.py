@@ -21,8 +21,7 @@ import touched
         ("docs/grpo.md", "tests/test_docs.py"),
         ("fmtkit/targets/openai.py", "tests/test_targets.py"),
         ("fmtkit/training/planning/plan.py", "tests/test_training_planning.py"),
-        ("fmtkit/training/run/stepwise.py", "tests/test_trl_rows.py"),
-        ("fmtkit/training/run/exact.py", "tests/test_runners.py"),
+        ("fmtkit/training/run/stepwise.py", "tests/test_runners.py"),
         ("templates/models/qwen3.jinja", "tests/test_model_templates.py"),
     ],
 )

@@ -35,6 +35,7 @@ FOLDERS = (
     ),
     (re.compile(r"fmtkit/converters/"), ("test_converters", "test_docs")),
     (re.compile(r"fmtkit/targets/"), ("test_targets", "test_outputs", "test_docs")),
+    (re.compile(r"fmtkit/diffing/trainers/"), ("test_diffing", "test_diffing_real")),
     (re.compile(r"fmtkit/(commands/|__main__)"), ("test_cli", "test_help", "test_docs")),
     (re.compile(r"runners/"), ("test_runners", "test_training_planning")),
     (re.compile(r"(fmtkit|runners)/.*\.py$"), ("test_layers",)),
