@@ -16,6 +16,7 @@ import tiny_training as tiny
 import tiny_vision as vision
 import yaml
 
+import fmtkit
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.runner import find
 from fmtkit.training.building import images_seen, processors
@@ -146,6 +147,45 @@ def _counting(check: Callable[..., None], calls: list[int]) -> Callable[..., Non
         check(*given)
 
     return counting
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "table"), [("sft", "Conversation"), ("dpo", "Preference"), ("kto", "Unpaired")]
+)
+@pytest.mark.parametrize("family", vision.FAMILIES)
+def test_a_model_is_tried_on_rows_with_images(
+    family: str,
+    method: str,
+    table: str,
+    vision_model: Models,
+    tmp_path: Path,
+    capfd: Any,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setitem(TABLES, method, table)
+    trained(config_of(tmp_path, vision_model(family), method), capfd)
+    rows = tmp_path / "rows.jsonl"
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    # The same rows, but that the first has the image of another.
+    lines[0]["images"] = lines[4]["images"]
+    other = tmp_path / "other.jsonl"
+    other.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    first, again = (
+        fmtkit.try_run(tmp_path / "run", data=str(file), max_new_tokens=4).items
+        for file in (rows, other)
+    )
+    assert len(first) == len(MIXED)
+    assert [one.prompt.startswith("[image]") for one in first[:2]] == [True, False]
+    if method == "sft":
+        assert all(0 < one.trained["tokens"] <= 4 for one in first)
+        assert all("good" in one.expected for one in first)
+        return
+    changed = [a.trained != b.trained for a, b in zip(first, again, strict=True)]
+    assert changed == [True] + [False] * (len(first) - 1)
+    assert all(
+        side["tokens"] > 0 and side["logps"] < 0 for one in first for side in one.trained.values()
+    )
 
 
 @pytest.mark.slow

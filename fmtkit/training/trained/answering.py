@@ -24,17 +24,21 @@ def answer(
     *,
     most: int,
     temperature: float = 0,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """Continue a prompt's ids by at most `most` tokens: greedily, or sampled at a temperature."""
+    """Continue a prompt's ids by at most `most` tokens: greedily, or sampled at a temperature.
+
+    `inputs` are all inputs of a prompt with images, with the same ids.
+    """
     import torch
 
     ids = torch.tensor([list(context)], device=model.device)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)} if inputs is None else inputs
     how: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
     if temperature:
         how = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
     out = model.generate(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
+        **given,
         max_new_tokens=most,
         eos_token_id=list(ends) or None,
         pad_token_id=tokenizer.pad_token_id,

@@ -11,12 +11,13 @@ from fmtkit.converting.conversions import RowStream
 from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
+from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import STEP_SEPARATOR, written
-from fmtkit.training.planning.image_facts import rows_with_images
 from fmtkit.training.planning.job import WITHOUT
 from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import answering, best_of, judging, trained_model
+from fmtkit.training.trained.pictured_rows import Inputs, Pictures
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "Prompt": "answers",
 }
 """Table -> what is done with its rows."""
-_ROW = frozenset({"messages", "prompt", "completion", "tools"})
+_ROW = frozenset({"messages", "prompt", "completion", "tools", IMAGES})
 """Columns of a row that are what is asked and answered."""
 _TAKES: Mapping[str, frozenset[Kind]] = {
     "causal": frozenset({"answers", "pairs", "replies"}),
@@ -95,6 +96,8 @@ class _Row:
     """What is answered: text or messages, as a reward function gets it."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """The other columns of the source, for a reward."""
+    inputs: Inputs | None = None
+    """What the models get of a row with images, instead of `context` and `sequences`."""
 
 
 def try_run(run: str | Path, options: TryOptions) -> Trial:
@@ -277,10 +280,6 @@ def _data(
     encode = _encoding(trained, tokenizer, table, kind, options.data)
     rows: list[_Row] = []
     for piece in stream:
-        if rows_with_images(piece.table):
-            raise OptionError(
-                f"--data {options.data}: rows with images cannot be tried; give --prompt TEXT"
-            )
         rows += map(encode, written(piece.table).to_pylist())
     refused = stream.ledger.quarantined + stream.ledger.no_pair
     if refused:
@@ -330,6 +329,7 @@ def _encoding(
     separator = given.get("step_separator", STEP_SEPARATOR)
     method = trained.job.method if kind != "answers" else None
     masking = Masking(method, step_separator=str(separator))
+    pictures = Pictures(trained)
 
     def answered(row: Mapping[str, Any]) -> _Row:
         columns = {name: value for name, value in row.items() if name not in _ROW}
@@ -342,11 +342,21 @@ def _encoding(
             context = _begun(trained, tokenizer, said)
             return _Row(said, reference, context, asked=said, columns=columns)
         messages, reference = _asked(row)
+        if row.get(IMAGES):
+            inputs = pictures.asked(messages, row[IMAGES])
+            context = inputs.tensors["input_ids"][0].tolist()
+            return _Row(_said(messages), reference, context, (), messages, columns, inputs)
         context = _context(tokenizer, messages, row.get("tools"))
         return _Row(_said(messages), reference, context, asked=messages, columns=columns)
 
     def scored(row: Mapping[str, Any]) -> _Row:
         expected = row.get("label", row.get("labels"))
+        if row.get(IMAGES):
+            if trained.head != "causal":
+                raise OptionError(
+                    f"--data {source}: {trained.head} of rows with images is not known"
+                )
+            return _Row(_said(row["prompt"]), expected, [], inputs=pictures.scored(row, kind))
         sequences = mask_row(row, table, own, template, masking)
         return _Row(_said(row["prompt"]), expected, [], sequences)
 
@@ -358,18 +368,17 @@ def _asked(row: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
     messages = [*(row.get("messages") or row["prompt"]), *(row.get("completion") or ())]
     kept = [{k: v for k, v in m.items() if v is not None and k != "train"} for m in messages]
     if kept and kept[-1]["role"] == "assistant":
-        return kept[:-1], kept[-1].get("content")
+        return kept[:-1], _said(kept) or None
     return kept, None
 
 
 def _said(prompt: Any) -> str:
-    return (
-        prompt
-        if isinstance(prompt, str)
-        else str(prompt[-1].get("content") or "")
-        if prompt
-        else ""
-    )
+    if isinstance(prompt, str) or not prompt:
+        return prompt or ""
+    content = prompt[-1].get("content") or ""
+    if isinstance(content, list):
+        return " ".join(str(part.get("text") or f"[{part['type']}]") for part in content)
+    return str(content)
 
 
 def _models(
@@ -431,6 +440,7 @@ def _making(
             ends,
             most=options.max_new_tokens,
             temperature=options.temperature,
+            inputs=None if row.inputs is None else row.inputs.on(model.device),
         )
         values = {"answer": made.text, "tokens": len(made.ids), "finished": made.is_finished}
         return values, made.ids
@@ -439,6 +449,8 @@ def _making(
         return {one.side or "completion": _score(model, one) for one in row.sequences}
 
     def likelihood(model: Any, row: _Row, _: int) -> dict[str, Any]:
+        if row.inputs is not None:
+            return _logps_of_sides(model, row.inputs)
         return {one.side or "completion": _logps(model, one) for one in row.sequences}
 
     def steps(model: Any, row: _Row, _: int) -> dict[str, Any]:
@@ -471,6 +483,20 @@ def _logps(model: Any, one: "Masked") -> dict[str, float]:
     taken = logps.gather(1, ids[:, None])[:, 0]
     trained = torch.tensor(one.trained[1:].tolist(), device=logps.device)
     return {"logps": float(taken[trained].sum()), "tokens": int(trained.sum())}
+
+
+def _logps_of_sides(model: Any, inputs: Inputs) -> dict[str, dict[str, float]]:
+    import torch
+
+    given = inputs.on(model.device)
+    with torch.no_grad():
+        logps = model(**given).logits.float()[:, :-1].log_softmax(-1)
+    taken = logps.gather(2, given["input_ids"][:, 1:, None])[..., 0]
+    reply = inputs.trained[:, 1:].to(model.device)
+    return {
+        side: {"logps": float(one[mask].sum()), "tokens": int(mask.sum())}
+        for side, one, mask in zip(inputs.sides, taken, reply, strict=True)
+    }
 
 
 def _beta(trained: TrainedModel) -> float | None:
