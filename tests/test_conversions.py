@@ -213,7 +213,7 @@ def test_a_folder_loads_as_a_dataset_and_lists_its_files(tmp_path):
         val_size=0.3,
     )
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["data", "manifest.json", "quarantine.jsonl", "report.json"]
+    assert names == ["README.md", "data", "manifest.json", "quarantine.jsonl", "report.json"]
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert {file["split"] for file in manifest["files"]} == {"train", "validation"}
     assert sum(file["rows"] for file in manifest["files"]) == report.rows_written == 30

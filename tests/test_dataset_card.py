@@ -40,7 +40,7 @@ def test_a_card_says_where_rows_come_from_how_they_were_made_and_what_was_lost(s
         }
     ]
     assert (head["size_categories"], head["tags"]) == (["n<1K"], ["fmtkit"])
-    assert "# out\n" in text
+    assert "\n# sk&#124;ps&#95;&#60;b&#62;&#42;x&#42;.jsonl\n" in text
     assert "as chatml.intel, rendered with the chat template chatml." in text
     for line in ("| train | 25 |", "| validation | 5 |", "| read | 31 |", "| quarantined | 1 |"):
         assert line in text
@@ -53,8 +53,8 @@ def test_a_card_says_where_rows_come_from_how_they_were_made_and_what_was_lost(s
 
 def test_the_same_input_gives_the_same_card(source, tmp_path):
     for name in ("a", "b"):
-        fmtkit.convert(source, "intel", tmp_path / name / "out")
-    assert card(tmp_path / "a" / "out") == card(tmp_path / "b" / "out")
+        fmtkit.convert(source, "intel", tmp_path / name)
+    assert card(tmp_path / "a") == card(tmp_path / "b")
 
 
 def test_a_card_that_nobody_edited_is_renewed(source, tmp_path):

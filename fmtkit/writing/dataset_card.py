@@ -25,15 +25,15 @@ MOST_SOURCES = 50
 _ESCAPED = re.compile(r"[\\`*\[\]<>|#&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
-def card_of(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """Return the card of a folder, by its report and its manifest."""
+def card_of(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """Return the card of a folder, by its report and its manifest; the folder's own name is not in it."""
     splits = rows_of(manifest)
     own = {split: f"data/{split}-*" for split in splits}
     head = ["---", "configs:", "- config_name: default", "  data_files:"]
     for split, path in own.items():
         head += [f"  - split: {json.dumps(split)}", f"    path: {json.dumps(path)}"]
     head += [f"{key}:\n- {value}" for key, value in metadata_of(report, manifest).items()]
-    return marked("\n".join([*head, "---", "", body_of(name, report, manifest)]))
+    return marked("\n".join([*head, "---", "", body_of(_name_of(report), report, manifest)]))
 
 
 def metadata_of(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -111,6 +111,12 @@ def kept_card(folder: Path) -> Path | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return None if is_own(text) else path
+
+
+def _name_of(report: Mapping[str, Any]) -> str:
+    """Return what a folder's rows are called: the same input gives the same bytes, wherever they lie."""
+    first, *others = [str(_source(source)[0]) for source in report["sources"]] or ["rows"]
+    return f"{first} and {len(others):,} more" if others else first
 
 
 def _counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:

@@ -269,7 +269,7 @@ class FolderSink:
         names += [_entry_of(path) for path in (manifest, *further)]
         report = closing.report(written)
         if closing.card is not None:
-            card = closing.card(self.path.name, report, listed)
+            card = closing.card(report, listed)
             write_bytes(self._work.out / CARD, card.encode("utf-8", "replace"))
         self._put_in_place(report, names)
         self._remove_failed()

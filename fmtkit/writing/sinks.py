@@ -34,8 +34,8 @@ class Closing:
     """Keys of a folder's manifest; its files and the fingerprint are added."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """Name and text of further files of a folder."""
-    card: Callable[[str, Mapping[str, Any], Mapping[str, Any]], str] | None = None
-    """Makes the card of a local folder, given its name, the report and the manifest."""
+    card: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
+    """Makes the card of a local folder, given the report and the manifest."""
 
 
 @dataclass(frozen=True)
