@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from test_diffing import CHAT, CHATML, HERE, chat_rows, found_by, keys, over, with_template
+from test_diffing import CHAT, HERE, found_by, keys
 
 import fmtkit
 from fmtkit.diffing import environments
@@ -84,17 +84,11 @@ def test_pairs_and_replies_go_through_llama_factorys_stages():
         assert found.rows["left"] == found.rows["right"]
 
 
-def test_a_row_that_axolotl_drops_is_not_passed_over(tmp_path):
-    rows = chat_rows()
-    rows[2]["messages"][-1]["content"] = ""
-    text = CHATML.replace(
-        "+ '<|im_end|>' }}\n        {%- endgeneration", "}}\n        {%- endgeneration"
-    )
-    config = with_template(tmp_path, text) | {
-        "datasets": over(tmp_path / "r.jsonl", rows)["datasets"]
-    }
-    found = found_by(config, against="axolotl")
-    assert not found.is_equal
+def test_rows_that_axolotl_drops_are_not_passed_over():
+    found = found_by(CHAT, against="axolotl", settings=("sequence_len=36",))
+    assert found.only_left["dropped"] > 0
+    assert found.rows["equal"] > 0
+    assert (found.rules, found.is_equal, found.exit_code) == ({}, False, 1)
 
 
 def test_keys_that_axolotl_refuses_are_one_line():

@@ -178,7 +178,8 @@ def _compared(
             f"tokenizer of {run_plan.model}"
         )
     names = left.side.name, right.side.name
-    judge = Judge(own.tokenizer, own.job.max_length, names, same)
+    lengths = [one for one in (own.job.max_length, right.longest) if one is not None]
+    judge = Judge(own.tokenizer, min(lengths, default=None), names, same)
     differing = _Differing(judge, options.examples, decode)
     for a, b in aligned.different.tolist():
         differing.add((a, b), (left.spool[a], right.spool[b]))

@@ -33,6 +33,9 @@ def as_they_are(own: OwnRows, folder: Path, *, numbered: bool = True) -> GivenRo
         for number, row in enumerate(_every(own)):
             kept = {name: value for name, value in row.items() if value is not None}
             columns |= dict.fromkeys(kept)
+            if not numbered:
+                # Which turns are trained on is a key of the other trainer's own.
+                kept.pop("turn_rule", None)
             out.write(_line({**kept, ROW: number} if numbered else kept))
     return GivenRows(file, tuple(columns))
 

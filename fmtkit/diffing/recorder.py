@@ -452,8 +452,7 @@ class Axolotl:
 
     def record(self, part):
         """Yield the lines of some rows of ours, or of all rows of the config's own sources."""
-        from axolotl.cli.args import PreprocessCliArgs
-        from axolotl.common.datasets import load_datasets, load_preference_datasets
+        from axolotl.utils.data import prepare_datasets, prepare_preference_datasets
 
         folder = tempfile.mkdtemp(dir=self.request["work"])
         if part is not None:
@@ -464,8 +463,9 @@ class Axolotl:
                 entry["path"] = path
         self.keys["dataset_prepared_path"] = folder + "/prepared"
         cfg = self.load_cfg(self._written(), is_preprocess=True)
-        load = load_preference_datasets if cfg.rl else load_datasets
-        rows = load(cfg=cfg, cli_args=PreprocessCliArgs()).train_dataset
+        # Not by its command line, which shows a random row and fails where few are left.
+        prepare = prepare_preference_datasets if cfg.rl else prepare_datasets
+        rows = prepare(cfg, self.tokenizer)[0]
         if cfg.rl and "input_ids" not in rows.column_names:
             yield from self._trained(cfg, rows)
             return

@@ -26,6 +26,8 @@ from fmtkit.training.planning.run_plan import Plan
 
 ConfigLike = str | Path | Mapping[str, object]
 _OURS = "fmtkit"
+_LENGTHS = ("max_length", "sequence_len", "cutoff_len")
+"""What trainers call the length of a row."""
 _WHAT: Mapping[Form, str] = {
     "tokens": "tokens with labels (sft, process reward models)",
     "scores": "pairs of tokens (a reward model)",
@@ -46,6 +48,8 @@ class PreparedSide:
     no_place: frozenset[int] = frozenset()
     """Rows that its format has no place for, of those that are refused."""
     notes: tuple[str, ...] = ()
+    longest: int | None = None
+    """The length to which its own arguments cut rows, if they name one."""
 
 
 def is_folder(against: str) -> bool:
@@ -171,6 +175,9 @@ def _recorded_side(
         side=replace(side.side, trainer=trainer.name),
         refused={**no_place, **side.refused},
         no_place=frozenset(no_place),
+        longest=next(
+            (n for one in _LENGTHS if isinstance(n := asked.settings.get(one), int)), None
+        ),
         notes=tuple(notes),
     )
 
