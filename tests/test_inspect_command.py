@@ -247,3 +247,28 @@ def test_tokens_of_the_template_in_content_are_a_finding_without_a_tokenizer(tmp
     asked = ["inspect", str(tmp_path / "rows.jsonl"), "--fail-on", "control_tokens", "-t"]
     assert runs.fmtkit(capsys, *asked, "chatml.intel").code == 1
     assert runs.fmtkit(capsys, *asked, "intel").code == 0
+
+
+def test_two_replies_of_which_none_won_are_not_said_to_be_equal(tmp_path):
+    rows = [
+        {"prompt": "p", "response_a": "a", "response_b": "b", "winner": winner}
+        for winner in ("model_a", "tie", "model_b")
+    ]
+    rows.append({"prompt": "p", "response_a": "same", "response_b": "same", "winner": "model_a"})
+    survey = fmtkit.inspect(write(tmp_path / "votes.jsonl", rows), type="judged_replies")
+    assert {row.message: row.place.line for row in survey.bad_rows} == {
+        "neither reply won": 2,
+        "chosen equals rejected": 4,
+    }
+    (found,) = [one for one in survey.findings if one.code == "chosen_equals_rejected"]
+    assert [place.line for place in found.places] == [4]
+
+
+def test_the_files_that_were_asked_for_are_named(pairs, tmp_path):
+    page = tmp_path / "page.html"
+    done = warm.fmtkit("inspect", pairs.name, "--html", str(page), cwd=pairs.parent)
+    assert (done.returncode, done.stderr) == (0, f"wrote  {page}\n")
+    done = warm.fmtkit(
+        "inspect", pairs.name, "--html", str(page), "--overwrite", "--quiet", cwd=pairs.parent
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -93,6 +93,9 @@ def inspect(
             with progress("inspecting", shown=bar) as watch:
                 inspected = inspect_config(options.config, source or [], options, watch)
             found = show_all(inspected, fail_on=codes, **outputs)
+    if not (quiet or json):
+        for file in filter(None, (html, plot)):
+            say(f"wrote  {file}")
     if answer is not None:
         asking.tell(answer)
     raise typer.Exit(1 if found else 0)

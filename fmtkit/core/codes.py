@@ -58,7 +58,7 @@ BAD_ROWS: dict[str, Code] = {
         "missing turn.",
     ),
     "no_preference": Code(
-        "chosen equals rejected",
+        "chosen equals rejected, or neither won",
         "Drop the pair: there is nothing to prefer.",
     ),
     "no_place": Code(

@@ -182,6 +182,8 @@ def finding_of(reject: Reject) -> str | None:
         return "empty_turn"
     if column.startswith("labels") and reject.code in ("null_field", "type_error"):
         return "missing_labels"
+    if reject.code == "no_preference" and not reject.message.startswith("chosen equals rejected"):
+        return None  # two replies of which none is preferred
     return FINDINGS.get(reject.code)
 
 

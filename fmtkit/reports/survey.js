@@ -45,7 +45,8 @@
   const FIRST = 3;
   const boxes = Object.entries(survey.ledger.reasons ?? {}).map(([code, count]) => {
     const bad = survey.bad_rows.filter((row) => row.code === code);
-    return finding("bad", code, count, null, bad[0]?.message ?? "", "Convert puts bad rows into the quarantine", bad.map((row) => row.place), {});
+    const why = [...new Set(bad.map((row) => row.message))];
+    return finding("bad", code, count, null, why.slice(0, FIRST).join("; ") + (why.length > FIRST ? "; …" : ""), "Convert puts bad rows into the quarantine", bad.map((row) => row.place), {});
   });
   boxes.push(...survey.findings.map((found) => finding(found.severity, found.code, found.count, found.share, found.message, `What to do: ${found.advice}`, found.places, found.details)));
   findings.append(...boxes.slice(0, FIRST));

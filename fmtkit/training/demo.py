@@ -5,6 +5,7 @@ and a small Llama into FOLDER. Nothing is downloaded, and training such a model 
 """
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,8 @@ def main() -> None:
     parser.add_argument("files", nargs="+", help="text on which the tokenizer is trained")
     given = parser.parse_args()
     try:
-        make(given.folder, _texts(given.files))
+        made = make(given.folder, _texts(given.files))
+        sys.stdout.write(f"wrote  {made}\n")
     except FmtkitError as error:
         parser.exit(error.exit_code, f"error: {error}\n")
 
