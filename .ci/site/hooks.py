@@ -10,7 +10,6 @@ from mkdocs.structure.pages import Page
 import fmtkit
 
 ROOT = Path(__file__).resolve().parents[2]
-_INDEX_GROUP = re.compile(r"^## (.+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _INDEX_ROW = re.compile(r"^\| \[[^\]]+\]\(([\w./-]+\.md)\)", re.MULTILINE)
 _OF_RUNNERS = re.compile(r"(?:\.\./)+runners/(\w+)/README\.md")
 _OF_DOCS = re.compile(r"\]\(\.\./\.\./docs/")
@@ -20,10 +19,8 @@ _OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Take groups and order of the pages from the tables in docs/README.md, so that they are told once."""
     index = (Path(config.docs_dir) / "README.md").read_text(encoding="utf-8")
-    groups = {
-        name: _INDEX_ROW.findall(rows)
-        for name, rows in _INDEX_GROUP.findall(_OF_RUNNERS.sub(r"\1.md", index))
-    }
+    parts = _OF_RUNNERS.sub(r"\1.md", index).split("\n## ")[1:]
+    groups = {part.partition("\n")[0]: _INDEX_ROW.findall(part) for part in parts}
     groups["Reference"].append({"API reference": "api.md"})
     config.nav = ["README.md", *({name: pages} for name, pages in groups.items())]
     return config
