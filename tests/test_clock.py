@@ -16,6 +16,7 @@ OF_DAY = {"time", "time_ns", "localtime", "now", "utcnow", "today"}
 NAMED = {
     "writing/outputs.py": "tells whether a file lay still long enough to remember its hash; else it is read again",
     "core/moments.py": "the date that templates write, which a run asks for once",
+    "diffing/environments.py": "removes what was left a day ago of an environment that was never finished",
     "core/storage.py": "knows the type of the times that stores give as marks; asks for none",
 }
 
