@@ -166,6 +166,10 @@ def test_few_logs_are_too_few():
     found = verdict_of({"loss": short}, PLAIN)
     assert found.state == "unclear"
     assert f"{FEWEST - 1} logs" in found.text
+    each = verdict_of({"loss": [(1.0, 2.0), (2.0, 1.9), (3.0, 1.8)]}, PLAIN)
+    assert each.advice == ("train for more steps",)
+    seldom = verdict_of({"loss": [(10.0, 2.0), (20.0, 1.9), (30.0, 1.8)]}, PLAIN)
+    assert seldom.advice == ("train for more steps, or set logging_steps: 1",)
     assert verdict_of({}, PLAIN).state == "unclear"
 
 

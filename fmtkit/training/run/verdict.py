@@ -231,10 +231,17 @@ def _by_movement(curves: Mapping[str, Curve], method: Method, rewarded: str | No
     main = move(name, curves.get(name, ()))
     if main is None:
         logs = len(_values(curves, name))
+        steps = [step for step, _ in curves.get(name, ())]
+        # Logs of each step are as many as there can be.
+        is_every = len(steps) > 1 and steps[-1] - steps[0] == len(steps) - 1
         return Verdict(
             "unclear",
             f"Too early to say: {logs} log{'s' * (logs != 1)} with {name}, and {FEWEST} are needed",
-            ("train for more steps, or set logging_steps: 1",),
+            (
+                "train for more steps"
+                if is_every
+                else "train for more steps, or set logging_steps: 1",
+            ),
         )
     is_loss = main.name == "loss"
     enough = not is_loss or abs(main.end - main.start) >= _LEAST * abs(main.start)
