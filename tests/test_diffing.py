@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("trl")
 
 import fmtkit
+from fmtkit import cli
 from fmtkit.core.errors import DependencyError, OptionError, SourceError, UnknownNameError
 from fmtkit.diffing import environments, recording
 from fmtkit.diffing.rules import Judge
@@ -246,6 +247,18 @@ def test_rows_are_recorded_and_compared_later(tmp_path):
     file.write_text(lines[0] + "{")
     with pytest.raises(SourceError, match=r"chat\.rows:2: no JSON"):
         fmtkit.diff(CHAT, against=str(file))
+
+
+def test_rows_that_are_recorded_alone_are_compared_with_nothing(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "chat.rows"
+    monkeypatch.setattr(sys, "argv", ["fmtkit", "diff", CHAT, "--record", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert ended.value.code == 0
+    assert said.out == ""
+    assert f"wrote  {file}: " in said.err
+    assert file.is_file()
 
 
 FAKE = """#!{python}

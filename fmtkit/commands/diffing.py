@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fmtkit.commands.flags import Json, flags
+from fmtkit.commands.flags import Json, flags, say
+from fmtkit.core.escaping import counted
 from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
 
 
@@ -18,7 +19,7 @@ def diff(
     options: DiffOptions,
     json: Json = False,
 ) -> None:
-    """Show whether another trainer, config or version trains on the same tokens, and by which rule not.
+    """Show whether another trainer, config or version trains on the same tokens, and if not, what differs.
 
     The other trainer's own preparation runs in its own environment (`fmtkit env create NAME`), without
     weights. Exits 1 where a row differs or is on one side only, unless its rule is allowed.
@@ -27,6 +28,10 @@ def diff(
     from fmtkit.diffing.diffing import diff as diff_rows
 
     found = diff_rows(config, other, options)
+    if options.is_record_alone and other is None and not json:
+        rows = counted(found.rows["left"], "row")
+        say(f"wrote  {options.record}: {rows} as {found.left.name} trains on them")
+        raise typer.Exit
     diff_listings.print_diff(found, as_json=json)
     raise typer.Exit(found.exit_code)
 

@@ -22,7 +22,10 @@ def lock(
     *,
     options: InspectOptions,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a lock; its budgets are kept.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace a lock; the budgets in it are kept (docs/lock.md)."
+        ),
     ] = False,
     row_digests: Annotated[
         bool,

@@ -34,7 +34,8 @@ class DiffOptions(Options):
     rows: int | None = option(COUNT, "Compare the first N rows of each dataset.")
     allow: tuple[str, ...] = option(
         TEXTS,
-        "Do not exit 1 for this rule, or this reason of a row that is on one side.",
+        "Do not exit 1 for this: a rule by which rows differ, such as eos, or why a row is on one side "
+        "only, such as dropped (docs/diff.md lists them).",
         default=(),
     )
     examples: int = option(NATURAL, "Number of example rows for each rule.", default=2)
@@ -56,3 +57,8 @@ class DiffOptions(Options):
         PATH,
         "Write the rows of the other side, or else of CONFIG, to this file, to compare with later.",
     )
+
+    @property
+    def is_record_alone(self) -> bool:
+        """Return whether rows are written for later, and nothing is named to compare them with."""
+        return bool(self.record) and self.against is None and self.python is None

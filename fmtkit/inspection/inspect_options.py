@@ -26,7 +26,7 @@ class InspectOptions(SourceOptions):
     panel = "Looking"
 
     config: str | None = option(
-        PATH, "YAML whose datasets are inspected as a run reads them.", flags=("--config", "-c")
+        PATH, "YAML whose datasets are read, as a run reads them.", flags=("--config", "-c")
     )
     max_length: tuple[int, ...] = option(COUNTS, "Report what this length cuts.", default=())
     loss_budget: float = option(
