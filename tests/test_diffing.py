@@ -74,6 +74,62 @@ def test_a_config_and_itself_are_the_same_rows():
     assert found.left.trained_tokens == found.right.trained_tokens > 0
 
 
+def numbered(count: int) -> list[dict]:
+    """Return conversations of two turns that are told apart by their words, each longer than the one before."""
+    words = [
+        "river",
+        "stone",
+        "lamp",
+        "orange",
+        "market",
+        "silver",
+        "window",
+        "garden",
+        "candle",
+        "harbour",
+    ]
+    return [
+        {
+            "messages": [
+                {"role": "user", "content": f"Which {words[i % 10]} is number {i}?"},
+                {"role": "assistant", "content": f"The {words[(i * 3) % 10]} one. " * (1 + i // 2)},
+            ]
+        }
+        for i in range(count)
+    ]
+
+
+def test_rows_that_only_one_config_leaves_out_do_not_shift_the_others(tmp_path):
+    rows = numbered(24)
+    every = over(tmp_path / "every.jsonl", rows)
+    fewer = over(tmp_path / "fewer.jsonl", [*rows[:5], *rows[6:15], *rows[16:]])
+    found = found_by(every, fewer)
+    assert (found.rows["equal"], found.only_left, found.rules) == (22, {"absent": 2}, {})
+    assert [e.left_row for e in found.examples] == [5, 15]
+    again = over(tmp_path / "again.jsonl", [*rows[1:], rows[-1]])
+    found = found_by(every, again)
+    assert (found.rows["equal"], found.exit_code) == (23, 1)
+    short = found_by(every, every | {"sequence_len": 40})
+    assert set(short.only_left) == {"sequence_len"}
+    assert short.rows["different"] == 0 < short.rows["equal"]
+
+
+def test_a_length_that_cuts_is_told_between_configs(tmp_path):
+    whole = over(tmp_path / "rows.jsonl", numbered(24))
+    cut = whole | {"sequence_len": 40, "excess_length_strategy": "truncate-end"}
+    found = found_by(whole, cut)
+    assert {*found.rules} == {"cut"}
+    assert found.rows["only_left"] == found.rows["only_right"] == 0
+
+
+def test_another_side_of_the_cut_is_told_between_configs_and_not_against_trl(tmp_path):
+    whole = over(tmp_path / "rows.jsonl", numbered(24), sequence_len=40)
+    start = whole | {"excess_length_strategy": "truncate-start"}
+    found = found_by(whole | {"excess_length_strategy": "truncate-end"}, start)
+    assert "cut_side" in found.rules
+    assert found.exit_code == 1
+
+
 KIND = (
     "{%- if messages[0].role != 'system' %}{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}"
     + CHATML
@@ -195,13 +251,13 @@ def test_changed_and_lost_rows_of_a_second_config_are_named(tmp_path):
     rows[2]["messages"] = rows[2]["messages"][:2]
     found = found_by(keys(), over(tmp_path / "rows.jsonl", rows[:-1]))
     assert found.rules == {"content": 1, "turn_lost": 1}
-    assert found.only_left == {"dropped": 1}
+    assert found.only_left == {"absent": 1}
     assert found.rows["equal"] == 3
     assert 0 < found.shares["content"] < 1
 
 
 def test_what_is_allowed_does_not_fail_and_is_never_called_equal(tmp_path):
-    found = found_by(keys(), over(tmp_path / "rows.jsonl", chat_rows()[:-1]), allow=("dropped",))
+    found = found_by(keys(), over(tmp_path / "rows.jsonl", chat_rows()[:-1]), allow=("absent",))
     assert (found.exit_code, found.is_equal, found.not_allowed) == (0, False, ())
     with pytest.raises(UnknownNameError, match="no rule named 'droped'; did you mean 'dropped'"):
         fmtkit.diff(CHAT, against="trl", allow=("droped",))

@@ -76,6 +76,8 @@ def _meaning(code: str, found: Diff) -> str:
 
 def _refusals(found: Diff) -> list[Any]:
     lines = []
+    if long := found.ledger.get("overlong_dropped"):
+        lines.append(f"rows that fmtkit left out, longer than sequence_len: {long:,}")
     if found.reasons:
         codes = ", ".join(f"{code} {count:,}" for code, count in found.reasons.items())
         lines.append(f"rows that fmtkit refused: {codes}; `fmtkit convert -c` lists them")

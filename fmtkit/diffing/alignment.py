@@ -1,6 +1,7 @@
 """Alignment of two datasets: pairs the rows of one with those of the other, whatever their order.
 
-Where both sides know which row theirs came from, those of one row are paired. Otherwise equal rows are
+Where one side prepared the very rows of the other, those of one row are paired. Of two conversions that left
+nothing out those of one number are, if no more rows are equal in another order. Otherwise equal rows are
 paired by their hashes; of the others those with the same ids; then those with the same text; then those that
 have the most words in common. The rest are on one side only.
 """
@@ -41,7 +42,12 @@ class Aligned:
 
 
 def align(
-    left: Spool, right: Spool, decode: Callable[[Sequence[int]], str], control: frozenset[int]
+    left: Spool,
+    right: Spool,
+    decode: Callable[[Sequence[int]], str],
+    control: frozenset[int],
+    *,
+    same_rows: bool,
 ) -> Aligned:
     """Align two datasets; deterministic, with a few bytes of memory per row.
 
@@ -50,11 +56,15 @@ def align(
         right: Rows of the second dataset.
         decode: Decodes ids, to find rows that were tokenized differently.
         control: Ids of control tokens, which are not compared.
+        same_rows: Whether the origins of both count the same rows.
     """
-    if left.origins is not None and right.origins is not None:
-        return _by_origin(left, right, left.origins, right.origins)
     waiting = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
     equal = _paired(*waiting, left.hashes["rows"], right.hashes["rows"])
+    if left.origins is not None and right.origins is not None:
+        by_number = _by_origin(left, right, left.origins, right.origins)
+        is_whole = not len(by_number.only_left) and not len(by_number.only_right)
+        if same_rows or (is_whole and len(equal) <= len(by_number.equal)):
+            return by_number
     waiting = _rest(waiting, equal)
     differing = [_paired(*waiting, left.hashes["ids"][waiting[0]], right.hashes["ids"][waiting[1]])]
     waiting = _rest(waiting, differing[-1])

@@ -169,7 +169,7 @@ def _compared(
     same, tokenizer_notes = _check_same_vocabulary(left, right)
     decode = _decoder(own.tokenizer)
     control = frozenset(own.tokenizer.control_tokens().values())
-    aligned = align(left.spool, right.spool, decode, control)
+    aligned = align(left.spool, right.spool, decode, control, same_rows=right.same_rows)
     aligned_rows = len(aligned.equal) + len(aligned.different)
     if not aligned_rows and not right.refused:
         raise OptionError(
@@ -257,7 +257,7 @@ def _one_sided(
     left, right = both
     made = _OneSided()
     seen = {*right.spool.hashes["ids"][_column(aligned, 1)].tolist()}
-    has_origins = left.spool.origins is not None and right.spool.origins is not None
+    has_origins = right.same_rows and right.spool.origins is not None
     sides = (
         (left, aligned.only_left, made.only_left, True),
         (right, aligned.only_right, made.only_right, False),
@@ -291,6 +291,8 @@ def _why(
         return ("no_place" if row.origin in right.no_place else "refused"), said
     shortest = own.plan.config.get("min_sample_len")
     longest = own.job.max_length
+    if is_left and right.longest is not None:
+        longest = right.longest
     if longest is not None and row.length > longest:
         return "sequence_len", ""
     if is_seen:

@@ -103,6 +103,9 @@ def rows(own: OwnRows) -> Iterator[Row]:
 
     work, plan = own.job, own.plan
     longest = work.max_length
+    kept = slice(longest)
+    if longest and work.trainer.get("truncation_mode") == "keep_end":
+        kept = slice(-longest, None)
     usual = replace(LossRule.of_job(work).masking(plan.method, longest), **_steps(work))
     templates = RowTemplates(own.tokenizer.chat_template, own.tokenizer.special_tokens)
     number = 0
@@ -111,7 +114,7 @@ def rows(own: OwnRows) -> Iterator[Row]:
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
                 masked = mask_row(row, table_of(row), own.tokenizer, templates.of(row), masking)
-                for one in _rows(masked, row, longest, number):
+                for one in _rows(masked, row, kept, number):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.trained
                     yield one
@@ -128,11 +131,11 @@ def _steps(work: Job) -> dict[str, Any]:
 
 
 def _rows(
-    masked: tuple[Masked, ...], row: Mapping[str, Any], longest: int | None, origin: int
+    masked: tuple[Masked, ...], row: Mapping[str, Any], kept: slice, origin: int
 ) -> list[Row]:
     """Return the row of a pair's two sequences, or one for each part of a document."""
-    ids = [one.ids[:longest].tolist() for one in masked]
-    labels = [_labels(one)[:longest] for one in masked]
+    ids = [one.ids[kept].tolist() for one in masked]
+    labels = [_labels(one)[kept] for one in masked]
     if masked[0].side == "chosen":
         return [Row(tuple(ids), tuple(labels), origin=origin)]
     label = row.get("label")

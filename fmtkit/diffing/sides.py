@@ -50,6 +50,8 @@ class PreparedSide:
     notes: tuple[str, ...] = ()
     longest: int | None = None
     """The length to which its own arguments cut rows, if they name one."""
+    same_rows: bool = False
+    """Whether it prepared the very rows of the first side, so that their numbers are the same."""
 
 
 def is_folder(against: str) -> bool:
@@ -93,7 +95,7 @@ def own_side(own: own_rows.OwnRows, file: Path, source: str) -> PreparedSide:
     spool = Spool.write(file, own_rows.rows(own))
     side = Side(_OURS, _OURS, public(source), versions, spool.trained)
     facts = {"tokenizer": recording.facts_of(own.tokenizer)}
-    return PreparedSide(side, spool, facts)
+    return PreparedSide(side, spool, facts, longest=own.job.max_length)
 
 
 def other_side(
@@ -127,7 +129,9 @@ def other_side(
         return own_side(theirs, file, theirs.plan.source)
     assert options.against is not None
     trainer = environments.named(options.against)
-    return _recorded_side(trainer, other if other is not None else config, options, theirs, place)
+    asked = other if other is not None else config
+    theirs_made = _recorded_side(trainer, asked, options, theirs, place)
+    return replace(theirs_made, same_rows=theirs_made.same_rows and other is None)
 
 
 _WITH_ORIGINS = True
@@ -175,6 +179,7 @@ def _recorded_side(
         side=replace(side.side, trainer=trainer.name),
         refused={**no_place, **side.refused},
         no_place=frozenset(no_place),
+        same_rows=given is not None,
         longest=next(
             (n for one in _LENGTHS if isinstance(n := asked.settings.get(one), int)), None
         ),
