@@ -432,20 +432,12 @@ def test_a_template_that_trl_cannot_mask_is_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_row_that_trl_refuses_is_found_among_the_others(tmp_path):
-    """A reply of no text has no token to train on, which ends TRL's preparation of all rows."""
-    text = CHATML.replace(
-        "{{- message['content'] + '<|im_end|>' }}\n        {%- endgeneration",
-        "{{- message['content'] }}\n        {%- endgeneration",
-    )
-    assert text != CHATML
+def test_a_row_that_fmtkit_refuses_is_counted_beside_the_equal_ones(tmp_path):
     rows = chat_rows()
     rows[3]["messages"][-1]["content"] = ""
-    config = over(tmp_path / "r.jsonl", rows) | with_template(tmp_path, text, datasets=None)
-    config["datasets"] = [{"path": str(tmp_path / "r.jsonl"), "type": "chat_template"}]
-    found = found_by(config, against="trl")
-    assert found.only_left == {"refused": 1}
-    assert [e.left_row for e in found.examples if e.rules == ("refused",)] == [3]
+    found = found_by(over(tmp_path / "r.jsonl", rows), against="trl")
+    assert found.reasons == {"empty_field": 1}
+    assert found.rows["equal"] == found.rows["left"] == len(rows) - 1
 
 
 def test_the_help_loads_nothing_heavy():

@@ -291,7 +291,7 @@ def _why(
         return ("no_place" if row.origin in right.no_place else "refused"), said
     shortest = own.plan.config.get("min_sample_len")
     longest = own.job.max_length
-    if is_left and right.longest is not None:
+    if is_left and right.longest is not None and not right.same_rows:
         longest = right.longest
     if longest is not None and row.length > longest:
         return "sequence_len", ""
