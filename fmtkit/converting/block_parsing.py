@@ -79,9 +79,10 @@ class ReadPlan(PickledByFields):
         there = {name: str(i) for i, name in enumerate(set(batch.schema.names) & tops.keys())}
         # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern. Without the
         # mark of JSON, which would make its text a type of its own.
-        columns = [batch.column(name) for name in there]
-        frame = pl.from_arrow(pa.Table.from_arrays(columns, names=[*there.values()]))
-        assert isinstance(frame, pl.DataFrame)
+        # Column by column: of a table polars waits for threads of its own, with the interpreter's lock.
+        frame = pl.DataFrame(
+            [pl.Series(alias, batch.column(name)) for name, alias in there.items()]
+        )
         expressions = []
         for column in self.binding.every:
             top, dtype = there.get(column.path[0]), dtype_of(column.kind)
