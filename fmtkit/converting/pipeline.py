@@ -19,6 +19,7 @@ from fmtkit.columns.image_values import RowImages
 from fmtkit.converting import block_parsing, control_tokens, pairing
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.block_parsing import Parsed, ReadPlan
+from fmtkit.converting.column_lines import LinedRows, as_lines
 from fmtkit.converting.conversion import convert_frame, reconsidered, refused
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Cluster, Engine, TaskLostError
@@ -373,9 +374,7 @@ def _process(
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> Iterable[Piece]:
     """Process blocks completely; with a step, one block."""
-    records: list[Rows] = [
-        block.records(job.plans[source].read_cells) for source, _, block in group
-    ]
+    records: list[Rows] = [_records(job.plans[source], block) for source, _, block in group]
     own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         fused = _fused(job, group[0][0], own)
@@ -400,6 +399,10 @@ def _process(
     frames = (_rows_of(job, pairs, cut) for cut in cuts if cut.row not in lost)
     parts = _rendered(job, source, frames, together, begun)
     return use.one_by_one(begun, parts) if is_large else use.of_parts(begun, parts)
+
+
+def _records(plan: ReadPlan, block: Block) -> Rows:
+    return as_lines(block.records(plan.read_cells), plan.binding)
 
 
 def _rendered(
@@ -518,7 +521,10 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
     begun.rejects = [replace(r, row=int(fused.left[r.row])) for r in begun.rejects]
     kept = fused.left[part.kept]
     table, rows = _merged((fused.table, fused.rows), (part.table, kept))
-    own = RowCounts(warnings=fused.warnings, tiers=Counter(traced_rows=fused.traced))
+    warnings = Counter(fused.warnings)
+    if isinstance(records, LinedRows):
+        warnings["filled_keys"] += records.filled(fused.rows)
+    own = RowCounts(warnings=+warnings, tiers=Counter(traced_rows=fused.traced))
     part.counts.merge(own)
     return begun, [
         replace(
