@@ -126,7 +126,12 @@ def outcome(source, type, out, **options):
     bad = out.with_suffix(".quarantine.jsonl")
     rejects = [json.loads(line) for line in bad.read_text().splitlines()] if bad.exists() else []
     bad.unlink(missing_ok=True)
-    return out.read_text() if out.exists() else None, rejects, dict(report.warnings), report.rows_written
+    return (
+        out.read_text() if out.exists() else None,
+        rejects,
+        dict(report.warnings),
+        report.rows_written,
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
