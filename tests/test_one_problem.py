@@ -174,11 +174,12 @@ FILES = sorted(
     (
         *(of_axolotl.FIXTURES / "plans").glob("*.yaml"),
         *(of_axolotl.FIXTURES / "refused").glob("*.yaml"),
+        *(of_axolotl.FIXTURES.parent / "trl").rglob("*.yaml"),
         *EXAMPLES.glob("*.yaml"),
         *(of_axolotl.EXAMPLES / "examples").rglob("*.y*ml"),
     )
 )
-"""Example configs: fmtkit's, those of axolotl's users, and axolotl's own where they are at hand."""
+"""Example configs: fmtkit's, those of axolotl's and TRL's users, and axolotl's own where they are at hand."""
 
 
 def keys_of_problems(source: Any) -> list[str]:
