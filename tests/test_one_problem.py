@@ -190,7 +190,8 @@ def keys_of_problems(source: Any) -> list[str]:
         texts = (re.sub(r"^(key|--set) ", "", one.message) for one in error.problems)
         firsts = (re.match(r"[\w.]*", text) for text in texts)
         return [
-            one.key or (first.group() if first else "")
+            # Of several files under one key each may be missing.
+            one.message if one.code == "source" else one.key or (first.group() if first else "")
             for one, first in zip(error.problems, firsts, strict=True)
         ]
     except FmtkitError as error:
