@@ -162,7 +162,8 @@ def target(
         formats: The formats of files that it can be written in.
         keeps: Whether kept columns are written too.
         text: Whether it takes conversations that are rendered to text.
-        beside: Makes the file that describes the rows, as (name, text), of (name of OUT, path of the rows, columns).
+        beside: Makes the file that describes the rows: (name of OUT, path of the rows, columns) ->
+            (name, text).
         name: The name of the target, where it is not the module's.
 
     Raises:
