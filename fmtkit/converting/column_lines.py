@@ -15,7 +15,7 @@ from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA
 from fmtkit.core import buffers
 from fmtkit.reading.native import kernel
-from fmtkit.sources.blocks import ArrowRows, Records, Rows, holds_media
+from fmtkit.sources.blocks import ArrowRows, Records, holds_media
 from fmtkit.sources.marks import Fault
 
 OTHER, PLAIN, TOOLS, CALLS = range(4)
@@ -66,14 +66,12 @@ class LinedRows(Records):
         return int(self._filled[records].sum())
 
 
-def as_lines(records: Rows, binding: Binding) -> Rows:
+def as_lines(records: ArrowRows, binding: Binding) -> ArrowRows | LinedRows:
     """Return the rows of a batch with the columns in use as lines, or as they are if other ways read them.
 
     That is without a kernel, for rows with media or with values that JSON does not have, and where no column
     has conversations or tools: what else there is, such as tokens, is read faster as it is.
     """
-    if not isinstance(records, ArrowRows):
-        return records
     native, holds, batch = kernel(), _holds(binding), records.batch
     names = [*dict.fromkeys(batch.schema.names)]
     if native is None or len(names) < batch.num_columns or not MEDIA.isdisjoint(names):

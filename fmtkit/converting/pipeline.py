@@ -33,7 +33,15 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import carried
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
+from fmtkit.sources.blocks import (
+    BLOCK_BYTES,
+    ArrowRows,
+    Block,
+    JoinedRows,
+    JsonBlock,
+    Records,
+    Rows,
+)
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.writing.task_output import Counts
 
@@ -374,7 +382,14 @@ def _process(
     encode: Callable[[pa.Table, np.ndarray], list[Any]] | None = None,
 ) -> Iterable[Piece]:
     """Process blocks completely; with a step, one block."""
-    records: list[Rows] = [_records(job.plans[source], block) for source, _, block in group]
+    records: list[Rows] = [
+        block.records(job.plans[source].read_cells) for source, _, block in group
+    ]
+    if any(isinstance(rows, ArrowRows) for rows in records):
+        records = [
+            as_lines(rows, job.plans[source].binding) if isinstance(rows, ArrowRows) else rows
+            for (source, _, _), rows in zip(group, records, strict=True)
+        ]
     own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         fused = _fused(job, group[0][0], own)
@@ -399,10 +414,6 @@ def _process(
     frames = (_rows_of(job, pairs, cut) for cut in cuts if cut.row not in lost)
     parts = _rendered(job, source, frames, together, begun)
     return use.one_by_one(begun, parts) if is_large else use.of_parts(begun, parts)
-
-
-def _records(plan: ReadPlan, block: Block) -> Rows:
-    return as_lines(block.records(plan.read_cells), plan.binding)
 
 
 def _rendered(
