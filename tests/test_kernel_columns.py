@@ -195,6 +195,15 @@ def test_columns_beside_the_conversation(tmp_path, monkeypatch, other):
         assert made[0] == made[1], keep
 
 
+def test_a_block_without_a_row_that_is_wanted(tmp_path):
+    chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    table = pa.table({"messages": [chat] * 3, "score": [1, 2, 3]})
+    out = tmp_path / "out.jsonl"
+    assert fmtkit.convert(table, "openai", out, where="score > 2").rows_written == 1
+    with pytest.raises(fmtkit.FmtkitError, match="nothing was written|no row"):
+        fmtkit.convert(table, "openai", tmp_path / "none.jsonl", where="score > 5")
+
+
 def test_a_locale_with_a_decimal_comma_changes_no_number(tmp_path):
     locale = pytest.importorskip("locale")
     known = [name for name in ("de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8") if _has(locale, name)]

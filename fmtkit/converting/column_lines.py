@@ -74,7 +74,9 @@ def as_lines(records: ArrowRows, binding: Binding) -> ArrowRows | LinedRows:
     """
     native, holds, batch = kernel(), _holds(binding), records.batch
     names = [*dict.fromkeys(batch.schema.names)]
-    if native is None or len(names) < batch.num_columns or not MEDIA.isdisjoint(names):
+    if native is None or not batch.num_rows:
+        return records
+    if len(names) < batch.num_columns or not MEDIA.isdisjoint(names):
         return records
     if binding.images is not None or any(holds_media(entry.type) for entry in batch.schema):
         return records
