@@ -200,7 +200,7 @@ def test_a_block_without_a_row_that_is_wanted(tmp_path):
     table = pa.table({"messages": [chat] * 3, "score": [1, 2, 3]})
     out = tmp_path / "out.jsonl"
     assert fmtkit.convert(table, "openai", out, where="score > 2").rows_written == 1
-    with pytest.raises(fmtkit.FmtkitError, match="nothing was written|no row"):
+    with pytest.raises(fmtkit.FmtkitError, match="nothing was written"):
         fmtkit.convert(table, "openai", tmp_path / "none.jsonl", where="score > 5")
 
 
