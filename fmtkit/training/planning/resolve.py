@@ -183,8 +183,7 @@ def derive(plan: Plan, problems: Problems) -> None:
 def _batch(config: Config, out: Arguments) -> None:
     batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
     if isinstance(batch_size, int) and isinstance(micro, int):
-        processes = config.get("num_processes")
-        steps = batch_size // (micro * (processes if isinstance(processes, int) else 1))
+        steps = batch_size // (micro * (config.processes or 1))
         out.put("trainer", Argument("gradient_accumulation_steps", steps, "key batch_size"))
 
 
