@@ -256,12 +256,12 @@ def detection(folder: Path, size: float, tree: str | None) -> Part:
 
 
 def lengths(folder: Path, size: float, tree: str | None) -> Part:
-    """Exact token lengths of 120 MB, beside the batch encoder of tokenizers."""
+    """Exact token lengths of 60 MB, beside the batch encoder of tokenizers."""
     if not inspect_survey.REAL.is_dir():
         sys.exit(f"{inspect_survey.REAL} is not here: its texts are what is counted")
     lines = inspect_survey.sentences()
     path, tokenizer = folder / "texts.jsonl", folder / "tokenizer"
-    inspect_survey.write_pairs(path, lines, int(40_000 * size))
+    inspect_survey.write_pairs(path, lines, int(20_000 * size))
     inspect_survey.write_tokenizer(tokenizer, lines)
     part, names = "exact token lengths", ("fmtkit", "tokenizers encode_batch_fast")
     program = [sys.executable, str(HERE / "inspect_survey.py"), "--one", part]
