@@ -15,6 +15,8 @@ from fmtkit.sources.plain_types import decoded, decoded_schema
 PARQUET_BATCH_ROWS = 2048
 """Most rows decoded at once: a dictionary-encoded column can be far larger than its file says."""
 
+_BATCH_BYTES = BLOCK_BYTES * 4 // 5
+
 READ_BUFFER_BYTES = 1 << 20
 """Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
 
@@ -44,12 +46,16 @@ ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
 def parquet_batches(
     file: pq.ParquetFile, columns: Sequence[str] | None, groups: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Read row groups of a Parquet file in batches of about a block or less."""
+    """Read row groups of a Parquet file in batches of about a block or less.
+
+    In memory a batch is larger than its file says, by offsets and by words that the file has once, such as roles:
+    one that were aimed at a whole block would be cut in half.
+    """
     for group in groups:
         size = file.metadata.row_group(group)
         if not size.num_rows:
             continue
-        rows = size.num_rows * BLOCK_BYTES // max(size.total_byte_size, 1)
+        rows = size.num_rows * _BATCH_BYTES // max(size.total_byte_size, 1)
         batches = file.iter_batches(
             batch_size=min(max(rows, 1), PARQUET_BATCH_ROWS),
             row_groups=[group],
