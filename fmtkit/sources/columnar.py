@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fmtkit.core.errors import SourceError
-from fmtkit.sources.blocks import BLOCK_BYTES
+from fmtkit.sources.blocks import COLUMNS_BYTES
 from fmtkit.sources.plain_types import decoded, decoded_schema
 
 PARQUET_BATCH_ROWS = 2048
 """Most rows decoded at once: a dictionary-encoded column can be far larger than its file says."""
 
-_BATCH_BYTES = BLOCK_BYTES * 4 // 5
+_BATCH_BYTES = COLUMNS_BYTES * 4 // 5
 
 READ_BUFFER_BYTES = 1 << 20
 """Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
@@ -167,7 +167,7 @@ def present(columns: Sequence[str], schema: pa.Schema) -> list[str]:
 
 
 def cut_tables(
-    batches: Iterable[pa.RecordBatch], block_bytes: int = BLOCK_BYTES
+    batches: Iterable[pa.RecordBatch], block_bytes: int = COLUMNS_BYTES
 ) -> Iterator[pa.Table]:
     """Join small batches and slice large ones into tables of about `block_bytes`."""
     held: list[pa.RecordBatch] = []
