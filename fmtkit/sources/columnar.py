@@ -48,8 +48,8 @@ def parquet_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Read row groups of a Parquet file in batches of about a block or less.
 
-    In memory a batch is larger than its file says, by offsets and by words that the file has once, such as roles:
-    one that were aimed at a whole block would be cut in half.
+    In memory a batch is larger than its file says, by offsets and words that the file has once (roles):
+    one that was aimed at a whole block would be cut in half.
     """
     for group in groups:
         size = file.metadata.row_group(group)
