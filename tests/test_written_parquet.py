@@ -1,6 +1,5 @@
 """Parquet as fmtkit joins it is read alike by pyarrow, polars, `datasets` and duckdb, statistics included."""
 
-import importlib.util
 import io
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -99,6 +98,7 @@ def test_readers_and_statistics_agree(tables: list[pa.Table], compression: str) 
 @given(tables_of())
 def test_datasets_and_duckdb_read_the_same(tables: list[pa.Table]) -> None:
     import datasets
+    import duckdb
 
     expected = pa.concat_tables(tables)
     assume(len(expected))  # `datasets` refuses a file without rows, whoever wrote it.
@@ -107,8 +107,5 @@ def test_datasets_and_duckdb_read_the_same(tables: list[pa.Table]) -> None:
         path.write_bytes(joined(tables, "snappy"))
         read = datasets.Dataset.from_parquet(str(path), cache_dir=folder, keep_in_memory=True)
         assert [read[i] for i in range(len(read))] == expected.to_pylist()
-        if importlib.util.find_spec("duckdb") is not None:
-            import duckdb
-
-            rows = duckdb.sql(f"select * from read_parquet('{path}')").fetchall()
-            assert rows == [tuple(row.values()) for row in expected.to_pylist()]
+        rows = duckdb.sql(f"select * from read_parquet('{path}')").fetchall()
+        assert rows == [tuple(row.values()) for row in expected.to_pylist()]
