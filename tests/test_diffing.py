@@ -385,6 +385,12 @@ def test_a_python_that_cannot_do_it_is_one_line_with_what_to_do(tmp_path):
     refused(DependencyError, "`fmtkit env create axolotl`, or name the Python", against="axolotl")
     # This Python has no axolotl.
     refused(DependencyError, "No module named 'axolotl'", against="axolotl", python=sys.executable)
+    # Nor this version of TRL: another one does not stand in for it.
+    refused(
+        DependencyError, r"no environment with trl==0\.1;.*env create trl==0\.1", against="trl==0.1"
+    )
+    other = recorded_rows(tmp_path, lambda lines: lines)
+    refused(OptionError, r"has trl [\d.]+, not 0\.1$", against="trl==0.1", python=other)
     broken = fake(tmp_path, "sys.exit('broken \\x1b[31m')")
     refused(OptionError, r"exit code 1: broken \\x1b", against="trl", python=broken)
     refused(UnknownNameError, "no trainer named 'axolotle'; did you mean", against="axolotle")
@@ -429,6 +435,45 @@ def test_a_template_that_trl_cannot_mask_is_said(tmp_path):
     found = found_by(with_template(tmp_path, text), against="trl")
     assert any("no {% generation %} marks" in note for note in found.notes)
     assert found.rules["mask"] == 6
+
+
+@pytest.mark.slow
+def test_the_fmtkit_of_another_python_is_compared_with(tmp_path):
+    found = found_by(CHAT, python=sys.executable)
+    assert found.is_equal
+    assert found.right.name == "fmtkit there"
+    assert found.right.versions["fmtkit"]
+    # One that trains on prompts too, whatever it is asked.
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@" --set train_on_inputs=true\n')
+    other.chmod(0o755)
+    found = found_by(CHAT, python=str(other), rows=3)
+    assert found.rows["left"] == 3
+    assert {*found.rules} == {"mask", "header_mask", "end_mask"}
+    with pytest.raises(OptionError, match=r"--python .*: its fmtkit ended: .*"):
+        fmtkit.diff(CHAT, python="/bin/false")
+
+
+@pytest.mark.slow
+def test_a_row_that_trl_refuses_is_named_with_what_it_said(tmp_path):
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"Which river is number {i}?"}],
+            "chosen": [{"role": "assistant", "content": "The red one."}],
+            "rejected": [{"role": "assistant", "content": "None."}],
+        }
+        for i in range(6)
+    ]
+    # TRL's ORPO trainer takes no prompt that ends with a system prompt; fmtkit and TRL's other trainers do.
+    rows[2]["prompt"][0]["role"] = "system"
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    datasets = [{"path": str(file), "type": "passthrough"}]
+    found = found_by(keys(datasets=datasets, rl="orpo"), against="trl")
+    assert (found.rows["equal"], found.only_left) == (5, {"refused": 1})
+    assert found.refused == {"ValueError: Invalid role in the last message: system": 1}
+    assert [example.left_row for example in found.examples] == [2]
+    assert found_by(keys(datasets=datasets, rl="dpo"), against="trl").is_equal
 
 
 @pytest.mark.slow

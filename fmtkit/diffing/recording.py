@@ -60,9 +60,10 @@ def python_of(trainer: Trainer, python: str | None) -> str:
         return str(made)
     if environments.is_here(trainer):
         return sys.executable
+    asked = f"{trainer.name}=={trainer.version}" if trainer.is_exact else trainer.name
     raise DependencyError(
-        f"--against {trainer.name}: there is no environment with {trainer.name}; make one with "
-        f"`fmtkit env create {trainer.name}`, or name the Python that has it: --python PATH"
+        f"--against {asked}: there is no environment with {asked}; make one with "
+        f"`fmtkit env create {asked}`, or name the Python that has it: --python PATH"
     )
 
 
@@ -99,7 +100,11 @@ def record(trainer: Trainer, python: str, request: Request, folder: Path) -> Rec
         raise OptionError(
             f"{named}: the recorder ended with exit code {done.returncode}: {_last(said)}"
         )
-    return read(out, named, trainer)
+    recorded = read(out, named, trainer)
+    has = recorded.versions.get(trainer.distribution)
+    if trainer.is_exact and has != trainer.version:
+        raise OptionError(f"{named}: has {trainer.name} {has}, not {trainer.version}")
+    return recorded
 
 
 def run_fmtkit(command: Sequence[str], python: str) -> None:
