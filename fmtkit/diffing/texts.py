@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 ROLES = re.compile(
     r"\b(system(?:_prompt)?|developer|user|assistant|human|gpt|model|tool)\b", re.IGNORECASE
@@ -11,14 +10,6 @@ ROLES = re.compile(
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _EMPTY = re.compile(r"<think>\s*</think>")
 _DECODER = json.JSONDecoder()
-
-
-class Turn(NamedTuple):
-    """The text between two control tokens, and the role that the template names before it."""
-
-    role: str
-    """Empty if the template names none."""
-    text: str
 
 
 def squeezed(text: str) -> str:
@@ -36,15 +27,25 @@ def short(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def absent(fewer: list[Turn], more: list[Turn]) -> list[Turn] | None:
-    """Return the turns of `more` that `fewer` lacks; None if `fewer` has others, or a different order."""
-    rest, missing = list(fewer), []
-    for turn in more:
-        if rest and bare(rest[0].text) == bare(turn.text):
-            rest.pop(0)
-        else:
-            missing.append(turn)
-    return missing if not rest else None
+def without_empty_think(text: str) -> str:
+    """Return a text without its empty think blocks."""
+    return _EMPTY.sub("", text)
+
+
+def without_marks(text: str) -> str:
+    """Return a text without marks such as </s>, also where only their ends are in it."""
+    return re.sub(r"^[^<>\s]?>|<[^<>\s]*>|<\|?$", "", text)
+
+
+def has_words(text: str) -> bool:
+    """Return whether there is more than punctuation in a text."""
+    return re.search(r"\w", text) is not None
+
+
+def is_only_marks(text: str) -> bool:
+    """Return whether a text says nothing: marks, or the name of a role."""
+    left = without_marks(text)
+    return not has_words(left) or ROLES.fullmatch(left.strip()) is not None
 
 
 def thinking_rule(one: str, other: str) -> str | None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from fmtkit.core import buffers
 from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.fingerprints import MIX
-from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masked import Masked, digest_of
 from fmtkit.inspection.written_rows import Written
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ class RowDigests:
 
     def add_masks(self, row: int, masked: Sequence[Masked]) -> None:
         """Add the digest of the ids and labels of a row."""
-        self.masks[row] = digest_of_masks(masked)
+        self.masks[row] = f"{digest_of(masked):016x}"[:SHORT]
 
     def whole(self) -> "Digests":
         """Return the hashes in one piece."""
@@ -107,22 +107,12 @@ def groups_of(hashes: Hashes, every: int) -> list[str]:
 
 def group_of(hashes: Hashes, first: int, last: int) -> str:
     """Return the digest of the rows from `first` to the one before `last`."""
-    return digest_of(hashes[first:last])[:SHORT]
+    return digest_of_all(hashes[first:last])[:SHORT]
 
 
-def digest_of(hashes: Hashes) -> str:
+def digest_of_all(hashes: Hashes) -> str:
     """Return the digest of hashes in their order, the same on every machine."""
     return sha256(hashes.astype("<u8").tobytes()).hexdigest()
-
-
-def digest_of_masks(masked: Sequence[Masked]) -> str:
-    """Return the digest of the ids and the labels that a row is trained with."""
-    found = sha256()
-    for one in masked:
-        labels = "" if one.labels is None else repr(one.labels)
-        found.update(f"{one.side}:{len(one.ids)}:{labels}:{one.windows}:".encode())
-        found.update(one.ids.astype("<i8").tobytes() + one.trained.astype("u1").tobytes())
-    return found.hexdigest()[:SHORT]
 
 
 @dataclass(frozen=True)
