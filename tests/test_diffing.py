@@ -19,7 +19,7 @@ from fmtkit import cli
 from fmtkit.core.errors import DependencyError, OptionError, SourceError, UnknownNameError
 from fmtkit.diffing import environments, recording
 from fmtkit.diffing.rules import Judge
-from fmtkit.diffing.spool import Row
+from fmtkit.inspection.masked import TokenRow, given
 from fmtkit.tokenizers import tokens
 
 HERE = Path(__file__).parent / "axolotl"
@@ -164,14 +164,14 @@ def judged(name: str, longest: int | None = None) -> Judge:
     return Judge(tokens.load(f"tokenizers/{name}"), longest, ("one", "other"))
 
 
-def row(name: str, text: str, *, trained: str = "", all_trained: bool = False) -> Row:
+def row(name: str, text: str, *, trained: str = "", all_trained: bool = False) -> TokenRow:
     tokenizer = tokens.load(f"tokenizers/{name}")
     ids, labels = [], []
     for i, part in enumerate(text.partition(trained) if trained else (text,)):
         more = tokenizer.encode(part).ids
         ids += more
         labels += more if all_trained or (trained and i == 1) else [-100] * len(more)
-    return Row((ids,), (labels,))
+    return TokenRow((given(ids, labels),))
 
 
 REPLY = "<|im_start|>assistant\n{}<|im_end|>\n"
@@ -208,7 +208,7 @@ def test_rows_cut_at_different_ends_are_told_from_other_replies():
     for longest in (len(whole) - 5, len(whole) // 3):
         start, end = whole[:longest], whole[-longest:]
         judge = judged("ends", longest)
-        pair = Row((start,), (start,)), Row((end,), (end,))
+        pair = TokenRow((given(start, start),)), TokenRow((given(end, end),))
         found = judge.difference(*pair)
         assert found.rules == ("cut_side",)
         assert found.detail == "one keeps the start, other the end"
@@ -220,7 +220,7 @@ def test_a_header_that_one_side_trains_on_is_no_part_of_the_reply():
     text = ASKED + REPLY.format("The red one.")
     whole = row("ends", text, trained="<|im_start|>assistant\nThe red one.<|im_end|>")
     content = row("ends", text, trained="The red one.<|im_end|>")
-    assert whole.ids == content.ids
+    assert (whole.sequences[0].ids == content.sequences[0].ids).all()
     assert judge.difference(content, whole).rules == ("header_mask",)
     assert judge.difference(whole, content).rules == ("header_mask",)
 
@@ -230,7 +230,7 @@ def test_tokens_of_a_tokenizer_with_other_settings_are_told_from_another_text():
     whole, parts = tokenizer.encode("the river").ids, []
     for letter in "the river":
         parts += tokenizer.encode(letter).ids
-    pair = Row((whole,), (whole,)), Row((parts,), (parts,))
+    pair = TokenRow((given(whole, whole),)), TokenRow((given(parts, parts),))
     alike = Judge(tokenizer, same_settings=False)
     assert alike.difference(*pair).rules == ("tokenizer",)
     assert Judge(tokenizer).difference(*pair).rules == ("tokenization",)
@@ -241,7 +241,8 @@ def test_the_share_of_trained_tokens_that_differ_is_told():
     one = row("ends", ASKED + REPLY.format("The red one."), trained="The red one.<|im_end|>")
     other = row("ends", ASKED + REPLY.format("The blue one."), trained="The blue one.<|im_end|>")
     found = judge.difference(one, other)
-    same = sum(label in other.labels[0] for label in one.labels[0] if label != -100)
+    sides = [row.sequences[0].labels.tolist() for row in (one, other)]
+    same = sum(label in sides[1] for label in sides[0] if label != -100)
     assert found.trained == one.trained + other.trained - 2 * same
 
 

@@ -9,6 +9,7 @@ from fmtkit.diffing.texts import (
     ROLES,
     has_words,
     json_rule,
+    same_but_for_json,
     short,
     squeezed,
     thinking_rule,
@@ -75,7 +76,9 @@ def _matched(
             continue
         rest = right[j1:j2]
         for turn in left[i1:i2]:
-            places = [place for place, other in enumerate(rest) if other.role == turn.role]
+            # A turn whose role is not known may be any.
+            roles = {turn.role, ""} if turn.role else {other.role for other in rest}
+            places = [place for place, other in enumerate(rest) if other.role in roles]
             if not places:
                 lacking[1].append(turn)
                 continue
@@ -98,6 +101,8 @@ def _compare_turns(one: _Turn, other: _Turn, names: tuple[str, str], found: dict
         rule = thinking_rule(text, theirs)
         if rule is None and (kind == "tool_call" or one.role == "tool"):
             rule = json_rule(text, theirs)
+        if rule is None and not (one.role and other.role):
+            rule, told = "template", "the texts differ, and whose they are is not known"
         if rule is None and one.role in _REPLIES:
             rule, told = "content", "the replies differ"
         found.setdefault(rule or ("system" if one.role in _SYSTEM else "prompt"), told)
@@ -164,23 +169,14 @@ def _own_system(parts: list[Part]) -> str:
 def spacing(left: list[Part], right: list[Part]) -> list[str]:
     """Return the rules by which two rows differ that have the same text but for white space."""
     found = []
-    texts = [[part.text.strip() for part in parts if _is_json(part)] for parts in (left, right)]
-    if "".join(texts[0]) != "".join(texts[1]):
+    texts = ["".join(part.text.strip() for part in parts if _is_json(part)) for parts in (left, right)]
+    if texts[0] != texts[1]:
         found.append("json_text")
-    if _tight(left) != _tight(right) or not found:
+    whole = ["".join(part.text for part in parts) for parts in (left, right)]
+    if not found or not same_but_for_json(*whole):
         found.append("whitespace")
     return found
 
 
 def _is_json(part: Part) -> bool:
     return part.kind in ("tools", "tool_call") or part.role == "tool"
-
-
-def _tight(parts: list[Part]) -> str:
-    """Return the text of a row without the white space inside of its JSON."""
-    return "".join(
-        part.text.replace(inside, squeezed(inside))
-        if _is_json(part) and (inside := part.text.strip())
-        else part.text
-        for part in parts
-    )

@@ -89,7 +89,8 @@ def parts_of(one: Masked, spelling: Spelling) -> list[Part] | None:
 
 
 def _stretches(origins: Origins) -> Iterator[tuple[tuple[int, str, str], slice]]:
-    said = np.isin(origins.kinds, _SAID)
+    # What the template writes around a content is its own, around calls and reasoning it is of them.
+    said = np.isin(origins.kinds, _SAID) & ~(origins.by_template & (origins.kinds == CONTENT))
     codes = np.where(said, origins.messages.astype(np.int64) * len(KINDS) + origins.kinds, -99)
     borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
     for start, end in zip(borders, borders[1:], strict=False):

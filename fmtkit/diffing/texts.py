@@ -69,12 +69,22 @@ def json_rule(one: str, other: str) -> str | None:
     return "json_text" if same_order else "key_order"
 
 
+def same_but_for_json(one: str, other: str) -> bool:
+    """Return whether two texts are the same, white space too, but for how their JSON is written."""
+    return _respelled(one, in_order=True) == _respelled(other, in_order=True)
+
+
 def _rewritten(text: str, *, in_order: bool) -> str:
+    return squeezed(_respelled(text, in_order=in_order))
+
+
+def _respelled(text: str, *, in_order: bool) -> str:
+    """Return a text with its JSON written in one way."""
     parts = (
         json.dumps(part, sort_keys=not in_order) if isinstance(part, dict) else part
         for part in _parts(text)
     )
-    return squeezed("".join(parts))
+    return "".join(parts)
 
 
 def _parts(text: str) -> Iterator[str | dict[str, object]]:
