@@ -250,9 +250,9 @@ def test_other_tokens_of_the_same_text_are_told_from_another_text():
     whole, parts = tokenizer.encode("the river").ids, []
     for letter in "the river":
         parts += tokenizer.encode(letter).ids
-    assert Judge(tokenizer).difference(TokenRow((given(parts, parts),)), TokenRow((given(whole, whole),))).rules == (
-        "tokenization",
-    )
+    assert Judge(tokenizer).difference(
+        TokenRow((given(parts, parts),)), TokenRow((given(whole, whole),))
+    ).rules == ("tokenization",)
     liked, disliked = (TokenRow((given(whole, whole),), label=flag) for flag in (True, False))
     assert Judge(tokenizer).difference(liked, disliked).rules == ("label",)
 

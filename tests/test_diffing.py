@@ -265,7 +265,9 @@ def test_what_is_allowed_does_not_fail_and_is_never_called_equal(tmp_path):
 
 
 def test_the_first_rows_of_each_dataset_are_compared():
-    assert found_by(keys(), keys(), rows=2).rows["left"] == 2
+    found = found_by(keys(), keys(), rows=2)
+    assert found.rows["left"] == 2
+    assert "only the first 2 rows of each dataset were compared (--rows)" in found.notes
 
 
 def test_configs_of_methods_that_take_other_rows_are_refused():

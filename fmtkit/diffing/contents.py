@@ -8,6 +8,7 @@ from fmtkit.diffing.parts import Part, gaps
 from fmtkit.diffing.texts import (
     ROLES,
     has_words,
+    json_in,
     json_rule,
     same_but_for_json,
     short,
@@ -49,7 +50,8 @@ def differences(left: list[Part], right: list[Part], names: tuple[str, str]) -> 
             rule = "system" if all(one.role in _SYSTEM for one in lacking) else "turn_lost"
             told = ", ".join(repr(short(one.text.strip())) for one in lacking[:2])
             found.setdefault(rule, f"{name} lacks {len(lacking)}: {told}")
-    _compare_template(left, right, names, found, has_all=not any(missing))
+    is_whole = all(one.role in _SYSTEM for one in (*missing[0], *missing[1]))
+    _compare_template(left, right, names, found, is_whole=is_whole)
     return found
 
 
@@ -129,13 +131,15 @@ def _compare_template(
     names: tuple[str, str],
     found: dict[str, str],
     *,
-    has_all: bool,
+    is_whole: bool,
 ) -> None:
     """Name what the template writes by itself on one side: a system prompt, an empty think block, the rest."""
     own = [_own_system(parts) for parts in (left, right)]
-    if squeezed(own[0]) != squeezed(own[1]) and "system" not in found:
+    has_tools = any(part.kind == "tools" for part in (*left, *right))
+    rule = "tools" if has_tools else "system"
+    if squeezed(own[0]) != squeezed(own[1]) and rule not in found:
         told = " and ".join(f"{short(t)!r} in {n}" for t, n in zip(own, names, strict=True) if t)
-        found["system"] = f"the template's own: {told}"
+        found[rule] = f"the template's own: {told}"
     kinds: tuple[dict[tuple[str, str], set[str]], ...] = ({}, {})
     blocks = []
     for parts, by_place in zip((left, right), kinds, strict=True):
@@ -146,11 +150,11 @@ def _compare_template(
             # Its own system prompt has been named: what follows it is the header of the first turn.
             is_first = number == 0 and any(own)
             by_place.setdefault((before, after), set()).add("" if is_first else bare)
-    if blocks[0] != blocks[1] and has_all:
+    if blocks[0] != blocks[1] and is_whole:
         found.setdefault("empty_think", f"{blocks[0]} in {names[0]}, {blocks[1]} in {names[1]}")
     places = kinds[0].keys() & kinds[1].keys()
     if any(kinds[0][place] != kinds[1][place] for place in places) or (
-        has_all and kinds[0].keys() != kinds[1].keys() and not found
+        is_whole and kinds[0].keys() != kinds[1].keys() and not found
     ):
         found.setdefault("template", "what the template writes around the texts differs")
 
@@ -169,7 +173,7 @@ def _own_system(parts: list[Part]) -> str:
 def spacing(left: list[Part], right: list[Part]) -> list[str]:
     """Return the rules by which two rows differ that have the same text but for white space."""
     found = []
-    texts = ["".join(part.text.strip() for part in parts if _is_json(part)) for parts in (left, right)]
+    texts = [json_in("".join(p.text for p in parts if _holds_json(p))) for parts in (left, right)]
     if texts[0] != texts[1]:
         found.append("json_text")
     whole = ["".join(part.text for part in parts) for parts in (left, right)]
@@ -178,5 +182,6 @@ def spacing(left: list[Part], right: list[Part]) -> list[str]:
     return found
 
 
-def _is_json(part: Part) -> bool:
-    return part.kind in ("tools", "tool_call") or part.role == "tool"
+def _holds_json(part: Part) -> bool:
+    """Return whether the JSON in a part is that of tools or of calls, and no text of a user's or of a reply."""
+    return part.kind != "content" or part.role == "tool"

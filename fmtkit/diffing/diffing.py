@@ -215,6 +215,7 @@ def _compared(
         tuple(options.allow),
         (
             *_notes(aligned, run_plan, names),
+            *_first_rows(options.rows),
             *tokenizer_notes,
             *right.notes,
             *_versions(left, right),
@@ -346,6 +347,12 @@ def _notes(aligned: Aligned, run_plan: Plan, names: tuple[str, str]) -> tuple[st
     if run_plan.config.get("sample_packing"):
         notes.append(f"rows are compared as they are before {names[1]} packs them")
     return tuple(notes)
+
+
+def _first_rows(limit: int | None) -> tuple[str, ...]:
+    if limit is None:
+        return ()
+    return (f"only the first {counted(limit, 'row')} of each dataset were compared (--rows)",)
 
 
 def _versions(left: PreparedSide, right: PreparedSide) -> tuple[str, ...]:

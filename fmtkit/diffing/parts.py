@@ -8,13 +8,20 @@ text of a message is of that text, all else is of the template.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.diffing.texts import ROLES, bare, is_only_marks, squeezed
+from fmtkit.diffing.texts import (
+    ROLES,
+    bare,
+    has_words,
+    is_only_marks,
+    squeezed,
+    without_marks,
+)
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.origins import (
     CONTENT,
@@ -32,6 +39,8 @@ _KIND = {PAD_IMAGE: CONTENT}
 _WORDS = re.compile(r"\w+|[^\w\s]")
 _LONG = 4_000
 """Words from which on frequent ones are not matched by themselves."""
+_ADDED = 1_000_000
+"""From this number on turns are of one side alone."""
 TEMPLATE = "template"
 
 
@@ -93,7 +102,7 @@ def _stretches(origins: Origins) -> Iterator[tuple[tuple[int, str, str], slice]]
     said = np.isin(origins.kinds, _SAID) & ~(origins.by_template & (origins.kinds == CONTENT))
     codes = np.where(said, origins.messages.astype(np.int64) * len(KINDS) + origins.kinds, -99)
     borders = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in pairwise(borders):
         if start == end:
             continue
         number = int(origins.messages[start])
@@ -133,24 +142,48 @@ def parts_like(known: list[Part], ids: Sequence[int], spelling: Spelling) -> lis
     text, places = spelling.spelled(ids)
     right = [text[start:end] for start, end in places]
     matcher = SequenceMatcher(None, left, right, autojunk=max(len(left), len(right)) > _LONG)
-    found: list[int | None] = []
+    found: list[Part | None] = []
     for what, i1, i2, j1, j2 in matcher.get_opcodes():
         if what == "equal":
-            found += owners[i1:i2]
+            found += (known[number] for number in owners[i1:i2])
         elif j2 > j1:
-            before = owners[i1 - 1] if i1 else None
-            after = owners[i2] if i2 < len(owners) else None
-            found += _inserted(known, owners[i1:i2], (before, after), right[j1:j2], spelling.marks)
-    keys = [None if n is None or known[n].is_template else n for n in found]
+            # Of places where the same words could be added, that where a turn begins.
+            back = 0 if i2 > i1 else _back(right, j1, j2, spelling.marks)
+            moved = found[len(found) - back :]
+            del found[len(found) - back :]
+            before = owners[i1 - back - 1] if i1 > back else None
+            after = owners[i2 - back] if i2 - back < len(owners) else None
+            words_there = right[j1 - back : j2 - back]
+            found += _inserted(known, owners[i1:i2], (before, after), words_there, spelling.marks)
+            found += moved
+    keys = [None if part is None or part.is_template else part for part in found]
     runs = [(key, len(list(run))) for key, run in groupby(keys)]
     firsts = [0, *accumulate(count for _, count in runs)][:-1]
     borders = [0, *(places[first][0] for first in firsts[1:]), len(text)]
     return [
         Part(-1, "", TEMPLATE, text[start:end])
         if key is None
-        else known[key]._replace(text=text[start:end])
-        for (key, _), start, end in zip(runs, borders, borders[1:], strict=False)
+        else key._replace(text=text[start:end])
+        for (key, _), (start, end) in zip(runs, pairwise(borders), strict=True)
     ]
+
+
+def _back(words: list[str], first: int, end: int, marks: frozenset[str]) -> int:
+    """Return how many words before its place added words may have been added, so that they begin a turn."""
+    back = 0
+    while not _begins_turn(words, first - back, marks):
+        if back == first or words[first - back - 1] != words[end - back - 1]:
+            return 0
+        back += 1
+    return back
+
+
+def _begins_turn(words: list[str], place: int, marks: frozenset[str]) -> bool:
+    return (
+        words[place] in marks
+        and place + 1 < len(words)
+        and ROLES.fullmatch(words[place + 1]) is not None
+    )
 
 
 def _words_in(part: Part, spelling: Spelling) -> list[str]:
@@ -165,19 +198,12 @@ def _inserted(
     between: tuple[int | None, int | None],
     words: list[str],
     marks: frozenset[str],
-) -> list[int | None]:
-    """Return whose the words are that only one side has: of a part, or of the template."""
+) -> list[Part | None]:
+    """Return whose the words are that only one side has: of a part, of another turn, or of the template."""
     said = [n for n in dict.fromkeys(replaced) if not known[n].is_template]
     sides = [n for n in between if n is not None and not known[n].is_template]
-    places = [place for place, word in enumerate(words) if word in marks]
-    if places:
-        # Another header, or a turn of its own; what replaces a text is what is left of it.
-        if len(said) != 1:
-            return [None] * len(words)
-        borders = [-1, *places, len(words)]
-        runs = list(zip(borders, borders[1:], strict=False))
-        start, end = max(runs, key=lambda run: run[1] - run[0])
-        return [said[0] if start < place < end else None for place in range(len(words))]
+    if not marks.isdisjoint(words):
+        return _added_turns(words, marks, known[said[0]] if len(said) == 1 else None)
     owner: int | None = None
     if said:
         owner = said[0]
@@ -186,7 +212,27 @@ def _inserted(
     elif not replaced and sides and not is_only_marks("".join(words)):
         # A text that is put before or behind a message's.
         owner = sides[-1]
-    return [owner] * len(words)
+    return [None if owner is None else known[owner]] * len(words)
+
+
+def _added_turns(
+    words: list[str], marks: frozenset[str], replaced: Part | None
+) -> list[Part | None]:
+    """Return whose words with control tokens are: of turns that begin with a role, or of what is replaced."""
+    borders = [-1, *(place for place, word in enumerate(words) if word in marks), len(words)]
+    runs = list(pairwise(borders))
+    longest = max(runs, key=lambda run: run[1] - run[0])
+    found: list[Part | None] = [None] * len(words)
+    for number, (start, end) in enumerate(runs):
+        first = start + 1
+        role = ROLES.fullmatch(words[first]) if first < end else None
+        owner = replaced if (start, end) == longest else None
+        if role and owner is None and start >= 0:
+            first += 1
+            owner = Part(_ADDED + number, role[1].lower(), "content", "")
+        if owner is not None and has_words(without_marks("".join(words[first:end]))):
+            found[first:end] = [owner] * (end - first)
+    return found
 
 
 def gaps(parts: list[Part]) -> list[tuple[str, str, str]]:

@@ -80,27 +80,31 @@ def _rewritten(text: str, *, in_order: bool) -> str:
 
 def _respelled(text: str, *, in_order: bool) -> str:
     """Return a text with its JSON written in one way."""
-    parts = (
-        json.dumps(part, sort_keys=not in_order) if isinstance(part, dict) else part
-        for part in _parts(text)
+    return "".join(
+        json.dumps(value, sort_keys=not in_order) if isinstance(value, dict) else written
+        for written, value in _stretches(text)
     )
-    return "".join(parts)
 
 
-def _parts(text: str) -> Iterator[str | dict[str, object]]:
-    """Yield the objects that a text holds as JSON, and the texts between them."""
+def json_in(text: str) -> str:
+    """Return the JSON objects of a text as they are written."""
+    return "".join(written for written, value in _stretches(text) if value is not None)
+
+
+def _stretches(text: str) -> Iterator[tuple[str, dict[str, object] | None]]:
+    """Yield the JSON objects in a text, as they are written and read, and the texts between them."""
     place = 0
     while (start := text.find("{", place)) >= 0:
         try:
             value, end = _DECODER.raw_decode(text, start)
         except ValueError:
             # No object begins here: perhaps behind it.
-            yield text[place : start + 1]
+            yield text[place : start + 1], None
             place = start + 1
             continue
         except RecursionError:
             break
-        yield text[place:start]
-        yield value
+        yield text[place:start], None
+        yield text[start:end], value
         place = end
-    yield text[place:]
+    yield text[place:], None

@@ -1,7 +1,7 @@
 """A row as it reaches the model: the ids of its sequences, their labels, and where each token comes from.
 
-Masks, the page, `fmtkit diff` and `fmtkit lock` share it. Of a sequence that another trainer made only its ids
-and labels are known.
+Masks, the page, `fmtkit diff` and `fmtkit lock` share it. Of a sequence that another trainer made only its
+ids and labels are known.
 """
 
 from collections.abc import Sequence
