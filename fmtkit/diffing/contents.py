@@ -133,7 +133,7 @@ def _compare_template(
     *,
     is_whole: bool,
 ) -> None:
-    """Name what the template writes by itself on one side: a system prompt, an empty think block, the rest."""
+    """Name what the template writes: a system prompt of its own, an empty think block, the rest."""
     own = [_own_system(parts) for parts in (left, right)]
     has_tools = any(part.kind == "tools" for part in (*left, *right))
     rule = "tools" if has_tools else "system"
@@ -183,5 +183,5 @@ def spacing(left: list[Part], right: list[Part]) -> list[str]:
 
 
 def _holds_json(part: Part) -> bool:
-    """Return whether the JSON in a part is that of tools or of calls, and no text of a user's or of a reply."""
+    """Return whether the JSON in a part is that of tools or of calls, and no text of a message."""
     return part.kind != "content" or part.role == "tool"

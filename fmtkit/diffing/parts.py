@@ -1,8 +1,9 @@
 """The parts of a row: what each message wrote, and what the template wrote between them.
 
 They follow from the origins of the tokens. Of a sequence that another trainer made, they follow from those of
-the other side, word by word where both have the same words in the same order; what is between two words of one
-text of a message is of that text, all else is of the template.
+the other side, word by word where both have the same words in the same order; what is between two words of
+one text of a message is of that text, a turn that begins with a role is one of its own, and all else is of
+the template.
 """
 
 import re
