@@ -90,6 +90,9 @@ QWEN = template_sources.find_model_template("qwen3").source
         (row(TALK, "qwen3"), row(TALK, "qwen2_5"), {"system", "empty_think"}),
         (row([SYSTEM, *TALK], "qwen3"), row([SYSTEM, *TALK], "qwen2_5"), {"empty_think"}),
         (row([ASKED, THOUGHT], "qwen3"), row([ASKED, SAID], "qwen3"), {"reasoning"}),
+        (row([ASKED, THOUGHT], "qwen3"), row([ASKED, THOUGHT | {"reasoning_content": "So it is."}], "qwen3"), {"content"}),
+        # What a template adds behind the end of a turn was cut off by nobody.
+        (row(TALK), row(TALK, CHATML + "{{- '</s>' }}"), {"eos", "template"}),
         (row(calls(map="all", page=2), "qwen3", TOOLS), row(calls(page=2, map="all"), "qwen3", TOOLS), {"key_order"}),
         (row(calls(map="all"), "qwen3", TOOLS), row(calls(map="none"), "qwen3", TOOLS), {"content"}),
         (row(calls(map="all"), QWEN, TOOLS), row(calls(map="all"), QWEN.replace("tool | tojson", "tool | " + COMPACT), TOOLS), {"json_text"}),

@@ -257,6 +257,18 @@ def test_changed_and_lost_rows_of_a_second_config_are_named(tmp_path):
     assert 0 < found.shares["content"] < 1
 
 
+def test_rows_that_the_template_of_a_second_config_refuses_are_refused(tmp_path):
+    rows = chat_rows()
+    refuses = (
+        "{%- if 'river' in messages[0].content %}{{ raise_exception('no rivers') }}{% endif %}"
+    )
+    found = found_by(keys(), with_template(tmp_path, refuses + CHATML))
+    count = sum("river" in row["messages"][0]["content"] for row in rows)
+    assert 0 < count < len(rows)
+    assert (found.only_left, found.rows["equal"]) == ({"refused": count}, len(rows) - count)
+    assert f"rows that fmtkit refused for right: template_error {count}" in found.notes
+
+
 def test_what_is_allowed_does_not_fail_and_is_never_called_equal(tmp_path):
     found = found_by(keys(), over(tmp_path / "rows.jsonl", chat_rows()[:-1]), allow=("absent",))
     assert (found.exit_code, found.is_equal, found.not_allowed) == (0, False, ())

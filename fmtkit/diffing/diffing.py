@@ -216,6 +216,7 @@ def _compared(
         (
             *_notes(aligned, run_plan, names),
             *_first_rows(options.rows),
+            *_quarantined(right),
             *tokenizer_notes,
             *right.notes,
             *_versions(left, right),
@@ -313,7 +314,7 @@ def _why(
         return "short", ""
     if not row.trained:
         return "no_trained_token", ""
-    return ("refused" if not is_left and own.reasons else "absent"), ""
+    return ("refused" if (right.reasons if is_left else own.reasons) else "absent"), ""
 
 
 def _decoder(tokenizer: Tokenizer) -> Callable[[Sequence[int]], str]:
@@ -353,6 +354,14 @@ def _first_rows(limit: int | None) -> tuple[str, ...]:
     if limit is None:
         return ()
     return (f"only the first {counted(limit, 'row')} of each dataset were compared (--rows)",)
+
+
+def _quarantined(right: PreparedSide) -> tuple[str, ...]:
+    """Return a note on the rows that fmtkit refused for the second config; those of the first are counted."""
+    if not right.reasons:
+        return ()
+    codes = ", ".join(f"{code} {count:,}" for code, count in right.reasons.items())
+    return (f"rows that fmtkit refused for {right.side.name}: {codes}",)
 
 
 def _versions(left: PreparedSide, right: PreparedSide) -> tuple[str, ...]:

@@ -98,8 +98,8 @@ def _versions():
 def facts_of_vocabulary(vocabulary, special, encode, encode_all) -> dict:
     """Return digests by which two tokenizers are compared across versions of transformers.
 
-    `encode` is called with a text and whether the tokenizer's own special tokens are put around it, `encode_all`
-    with texts: the words of the vocabulary, which tell merges that one tokenizer lacks.
+    `encode` is called with a text and whether the tokenizer's own special tokens are put around it,
+    `encode_all` with texts: the words of the vocabulary, which tell merges that one tokenizer lacks.
     """
     words = json.dumps(sorted(vocabulary.items())).encode()
     texts = [word.replace("Ġ", " ").replace("▁", " ") for word in sorted(vocabulary)]

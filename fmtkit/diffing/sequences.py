@@ -95,7 +95,9 @@ class Sequences:
         if not tail or self.a[:shorter] != self.b[:shorter]:
             return False
         has_text = any(map(self._is_text, tail))
-        if not self.is_full and (not has_text or any(t in self.control for t in tail[:2])):
+        # What follows the end of a turn was not cut off.
+        ended = self.a[shorter - 1 : shorter] + tail[:2]
+        if not self.is_full and (not has_text or not self.control.isdisjoint(ended)):
             return False
         first, then = self._by_length()
         self._record("cut", f"{first} ends {len(tail)} tokens before {then}")

@@ -50,6 +50,8 @@ class PreparedSide:
     notes: tuple[str, ...] = ()
     longest: int | None = None
     """The length to which its own arguments cut rows, if they name one."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Rows that fmtkit has quarantined on this side, by code."""
     same_rows: bool = False
     """Whether it prepared the very rows of the first side, so that their numbers are the same."""
 
@@ -95,7 +97,7 @@ def own_side(own: own_rows.OwnRows, file: Path, source: str) -> PreparedSide:
     spool = Spool.write(file, own_rows.rows(own))
     side = Side(_OURS, _OURS, public(source), versions, spool.trained)
     facts = {"tokenizer": recording.facts_of(own.tokenizer)}
-    return PreparedSide(side, spool, facts, longest=own.job.max_length)
+    return PreparedSide(side, spool, facts, longest=own.job.max_length, reasons=own.reasons)
 
 
 def other_side(

@@ -54,9 +54,11 @@ def thinking_rule(one: str, other: str) -> str | None:
         return None
     if squeezed(_EMPTY.sub("", one)) == squeezed(_EMPTY.sub("", other)):
         return "empty_think"
-    if squeezed(_THINK.sub("", one)) == squeezed(_THINK.sub("", other)):
-        return "reasoning"
-    return None
+    if squeezed(_THINK.sub("", one)) != squeezed(_THINK.sub("", other)):
+        return None
+    # Other reasoning is another reply.
+    counts = [len(_THINK.findall(_EMPTY.sub("", text))) for text in (one, other)]
+    return "reasoning" if counts[0] != counts[1] else None
 
 
 def json_rule(one: str, other: str) -> str | None:
