@@ -107,9 +107,7 @@ def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
     }
     if viewer.tokenizer is None:
         return found | {"of": "canonical rows and their texts; there is no tokenizer"}
-    of = (
-        f"canonical rows, their texts and token counts; ids and labels of {len(digests.masks)} rows"
-    )
+    of = f"canonical rows, their texts and ids; ids and labels of {len(digests.masks)} rows"
     return found | {"of": of, "tokens": digest_of_all(digests.tokens)}
 
 

@@ -1,8 +1,8 @@
-"""Digests of rows: of their canonical columns, texts and lengths, and of some rows' ids and labels.
+"""Digests of rows: of their canonical columns, texts and ids, and of some rows' labels.
 
-Ids and labels follow from a row's columns, the texts that the template writes of it, the tokenizer and the
-rule of the masks. The first two are hashed here for every row, the others by their files and settings. The
-lengths of every row, and the ids and labels of some, show a library that makes something else of the same.
+Labels follow from a row's columns, the texts that the template writes of it, its ids and the rule of the
+masks. The first three are hashed here for every row, the rule by its settings. The labels of some rows show a
+library that makes something else of the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +20,7 @@ from fmtkit.core import buffers
 from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.fingerprints import MIX
 from fmtkit.inspection.masked import Masked, digest_of
+from fmtkit.inspection.row_observer import Counted
 from fmtkit.inspection.written_rows import Written
 
 Ints = npt.NDArray[np.int64]
@@ -124,16 +125,20 @@ class RowDigester:
         return RowDigests()
 
     def view(
-        self, table: pa.Table, written: Written, counts: Mapping[str, Ints], records: Ints
+        self, table: pa.Table, written: Written, counted: Counted, records: Ints
     ) -> RowDigests:
         """Hash a batch of a canonical table."""
         rows = hash_columns({name: table[name] for name in table.column_names})
         texts, tokens = np.zeros((2, table.num_rows), np.uint64)
         if written.texts or written.lists:
             texts[written.kept] = hash_columns({**written.texts, **written.lists})
-        for name, numbers in sorted(counts.items()):
-            named = np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) | 1)
-            tokens[written.kept] = tokens[written.kept] * MIX + numbers.astype(np.uint64) * named
+        for what, columns in (("", counted.lengths), ("ids ", counted.ids)):
+            for name, numbers in sorted(columns.items()):
+                key = blake2b(f"{what}{name}".encode(), digest_size=8).digest()
+                named = np.uint64(int.from_bytes(key) | 1)
+                tokens[written.kept] = (
+                    tokens[written.kept] * MIX + numbers.astype(np.uint64) * named
+                )
         return RowDigests([rows], [texts], [tokens], [np.asarray(records, np.int64)])
 
 
