@@ -5,6 +5,7 @@ that of its beginning, and BASE to the power of its tokens times that of the res
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -45,12 +46,22 @@ def joined(hashes: Hashes, total: Ints, first: Ints, last: Ints) -> Hashes:
     """
     if not len(hashes):
         return np.zeros(len(first), np.uint64)
-    powers = np.full(int(total[-1]) + 1, BASE, np.uint64)
-    powers[0] = 1
-    powers = np.cumprod(powers, dtype=np.uint64)
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(hashes * powers[total[:-1]])))
+    sums = np.zeros(len(hashes) + 1, np.uint64)
+    np.cumsum(hashes * _first_powers(int(total[-1]))[total[:-1]], out=sums[1:])
     found: Hashes = (sums[last] - sums[first]) * _powers(_INVERSE, total[first])
     return found
+
+
+def _first_powers(count: int) -> Hashes:
+    """Return at least so many powers of BASE."""
+    return _table(1 << max(count, 1).bit_length())
+
+
+@lru_cache(maxsize=32)
+def _table(count: int) -> Hashes:
+    powers = np.full(count, BASE, np.uint64)
+    powers[0] = 1
+    return np.cumprod(powers, dtype=np.uint64)
 
 
 def _powers(base: int, exponents: Ints) -> Hashes:

@@ -183,8 +183,13 @@ def _named(columns: Iterable[tuple[str, pa.Array]]) -> pa.Array:
     """Join values with their names; a null is as if its column were not there."""
     parts = []
     for name, said in columns:
+        is_null = pc.equal(said, _bytes(NOTHING))
+        if not pc.any(is_null).as_py():
+            # All texts are written once.
+            parts += [_bytes(f"{name}="), said]
+            continue
         with_name = pc.binary_join_element_wise(_bytes(f"{name}="), said, _bytes(""))
-        parts.append(pc.if_else(pc.equal(said, _bytes(NOTHING)), _bytes(""), with_name))
+        parts.append(pc.if_else(is_null, _bytes(""), with_name))
     return pc.binary_join_element_wise(*parts, _bytes(";"), _bytes(""))
 
 
