@@ -28,7 +28,7 @@ Where one name has several layouts, the columns of the file choose, and `--metho
 """
 
 KINDS = """
-`?` marks a column that only some sources fill. A dialog (`prompt`, `messages`, `chosen`, `rejected`, a Completion's or
+`?` marks a column that only some sources fill. A conversation (`prompt`, `messages`, `chosen`, `rejected`, a Completion's or
 Unpaired's `completion`) is a list of messages, or its text once rendered; `messages` is then called `text`. A message is
 `{role, content}`, and has `name`, `reasoning_content`, `tool_calls`, `tool_call_id` and `train` only where the source
 can carry them. Which of the two is fixed by the type, never by the data. `tool_calls` and `tools` are JSON text with the

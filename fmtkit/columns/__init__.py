@@ -61,7 +61,12 @@ ABSENT = Column(pl.lit(None, dtype=pl.String))
 
 
 def records(fields: Mapping[str, Kind], optional: tuple[str, ...] = ()) -> ListKind:
-    """Return the kind of a list of objects with these fields."""
+    """Return the kind of a list of objects with these fields.
+
+    Args:
+        fields: Name of a field -> the kind of its values.
+        optional: Fields that a record need not have.
+    """
     return ListKind(RecordKind(fields, frozenset(optional)))
 
 
@@ -101,6 +106,10 @@ def one_filled(columns: Mapping[str, Column], *, needed: bool = True) -> Column:
     """Return the only one of these columns that is not blank; two different strings are a problem.
 
     With `needed`, a row in which all are null or blank has a problem too.
+
+    Args:
+        columns: The columns by their names, of texts.
+        needed: Whether a row in which all are null or blank is a bad one.
     """
     first = first_filled(**columns)
     chosen = first.value

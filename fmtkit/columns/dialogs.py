@@ -40,12 +40,24 @@ from fmtkit.core.tables import Completion, Conversation, Preference, Ranking, Un
 
 
 def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
-    """Make one message; null content stays null."""
+    """Make one message; null content stays null.
+
+    Args:
+        role: Who speaks, such as `user`.
+        content: The text.
+        wide: Whether the message has the fields of tool calls and reasoning, which are null here.
+    """
     return message_of(WIDE if wide else NARROW, pl.lit(role), content)
 
 
 def dialog(*, wide: bool = False, **turns: Column) -> Column:
-    """Make one message of each named turn, in order; a row's null or empty turns are left out."""
+    """Make one message of each named turn, in order; a row's null or empty turns are left out.
+
+    Args:
+        wide: Whether the messages have the fields of tool calls and reasoning.
+        **turns: The text of each turn by its role, in the order of the turns; `ABSENT` for a column that is
+            not there.
+    """
     texts = {role: said.named() for role, said in turns.items() if said is not ABSENT}
     columns = [column for _, column in texts.values()]
     source = Texts(
@@ -61,7 +73,13 @@ def _is_required(turn: Column) -> bool:
 
 
 def after(history: Column, prompt: Column, *, wide: bool = False) -> Column:
-    """Put earlier exchanges before the last turn of a prompt, the user's."""
+    """Put earlier exchanges before the last turn of a prompt, the user's.
+
+    Args:
+        history: A list of pairs: what the user said, and what the model answered.
+        prompt: Messages of which the last is the user's.
+        wide: Whether the messages of the prompt are wide.
+    """
     exchange = pl.element()
     wrong = exchange.list.len() != 2
 
@@ -103,14 +121,24 @@ def _before_last(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def with_context(question: Column, context: Column) -> Column:
-    """Append the context to a question, on a new line, unless it is empty."""
+    """Append the context to a question, on a new line, unless it is empty.
+
+    Args:
+        question: The text that comes first, of which the result keeps the problems.
+        context: The text that follows on a new line; it may be `ABSENT`.
+    """
     both = pl.concat_str([question.value, pl.lit("\n"), context.value])
     asked = pl.when(filled(context.value)).then(both).otherwise(question.value)
     return question.with_value(asked).depending_on(context)
 
 
 def with_input(instruction: Column, input: Column) -> Column:
-    """Append the input to an instruction, on a new line; without an instruction the input is asked."""
+    """Append the input to an instruction, on a new line; without an instruction the input is asked.
+
+    Args:
+        instruction: The text that comes first.
+        input: The text that follows on a new line; it may be `ABSENT`.
+    """
     has_both = filled(instruction.value) & filled(input.value)
     both = pl.concat_str([instruction.value, pl.lit("\n"), input.value])
     either = (
@@ -124,12 +152,25 @@ def with_input(instruction: Column, input: Column) -> Column:
 
 
 def pair(question: Column, chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
-    """Make a preference of one question and two answers, all of them text."""
+    """Make a preference of one question and two answers, all of them text.
+
+    Args:
+        question: The text of the user's turn.
+        chosen: The text of the better answer.
+        rejected: The text of the worse answer; a row where both are equal is a bad one.
+        system: The text of the system turn; null or empty where there is none.
+    """
     return chosen_over(dialog(system=system, user=question), chosen, rejected)
 
 
 def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
-    """Make a preference of a prompt and two answers that are text."""
+    """Make a preference of a prompt and two answers that are text.
+
+    Args:
+        prompt: The messages before the answers.
+        chosen: The text of the better answer.
+        rejected: The text of the worse answer; a row where both are equal is a bad one.
+    """
     one, better = chosen.named()
     other, worse = rejected.named()
     same = Problem("no_preference", None, Equal(one, other), "chosen equals rejected")
@@ -138,7 +179,14 @@ def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
 
 
 def labelled(question: Column, answer: Column, label: Column, system: Column = ABSENT) -> Unpaired:
-    """Make an unpaired row of one question and one answer, both of them text."""
+    """Make an unpaired row of one question and one answer, both of them text.
+
+    Args:
+        question: The text of the user's turn.
+        answer: The text of the answer.
+        label: Whether the answer is a desirable one.
+        system: The text of the system turn; null or empty where there is none.
+    """
     return Unpaired(dialog(system=system, user=question), dialog(assistant=answer), label)
 
 
@@ -149,18 +197,33 @@ def without_system(messages: Column) -> Column:
 
 
 def reply_of(messages: Column, name: str) -> Column:
-    """Take the last message as the reply; it must be the assistant's."""
+    """Take the last message as the reply; it must be the assistant's.
+
+    Args:
+        messages: A conversation with its reply at the end.
+        name: The source column, for the error.
+    """
     source, whole = must_end_with_reply(messages, name).described()
     return whole.with_turns(Last(source))
 
 
 def must_end_with_reply(messages: Column, name: str) -> Column:
-    """Reject conversations that do not end with an assistant turn."""
+    """Reject conversations that do not end with an assistant turn.
+
+    Args:
+        messages: The conversation, which is returned.
+        name: The source column, for the error.
+    """
     return _must_end(messages, name, f"{name} does not end with the assistant", "assistant")
 
 
 def must_end_with_prompt(prompt: Column, name: str) -> Column:
-    """Reject prompts that do not end with a turn that expects a reply: the user's or a tool's."""
+    """Reject prompts that do not end with a turn that expects a reply: the user's or a tool's.
+
+    Args:
+        prompt: The messages, which are returned.
+        name: The source column, for the error.
+    """
     words = f"the turns of {name} before the reply do not end with the user's"
     return _must_end(prompt, name, words, *PROMPT_END_ROLES)
 
@@ -173,13 +236,24 @@ def _must_end(messages: Column, name: str, words: str, *roles: str) -> Column:
 
 
 def context_of(messages: Column, name: str) -> Column:
-    """Take all turns but the last as the prompt."""
+    """Take all turns but the last as the prompt.
+
+    Args:
+        messages: A conversation with its reply at the end.
+        name: The source column, for the error.
+    """
     source, whole = messages.described()
     return must_end_with_prompt(whole.with_turns(AllButLast(source)), name)
 
 
 def with_system(system: Column, messages: Column) -> Column:
-    """Put a system prompt before the messages, unless it is empty or they begin with the same."""
+    """Put a system prompt before the messages, unless it is empty or they begin with the same.
+
+    Args:
+        system: The text of the system turn; `ABSENT` leaves the messages as they are. A row where it
+            differs from the system turn of the messages is a bad one.
+        messages: The conversation.
+    """
     if system is ABSENT:
         return messages
     name, lead = system.named()
@@ -195,7 +269,13 @@ def with_system(system: Column, messages: Column) -> Column:
 
 
 def with_question(question: Column, messages: Column, name: str) -> Column:
-    """Put a question before the reply of messages that hold no user turn."""
+    """Put a question before the reply of messages that hold no user turn.
+
+    Args:
+        question: The text of a user turn; a row that needs it and has none is a bad one.
+        messages: The conversation with its reply at the end.
+        name: The source column of the messages, for the error.
+    """
     asked, source, put = _beside(question, messages)
     unasked = HasRole(source, ("user",), holds=False)
     null = Except(unasked, (Null(asked, holds=False),))
@@ -211,7 +291,13 @@ def with_question(question: Column, messages: Column, name: str) -> Column:
 
 
 def must_hold_question(question: Column, messages: Column, name: str) -> Column:
-    """Reject messages that have user turns, none of which is the question."""
+    """Reject messages that have user turns, none of which is the question.
+
+    Args:
+        question: The text of a user turn; `ABSENT` accepts all messages.
+        messages: The conversation, which is returned.
+        name: The source column of the messages, for the error.
+    """
     if question is ABSENT:
         return messages
     asked, source, whole = _beside(question, messages)
@@ -228,7 +314,13 @@ def _beside(question: Column, messages: Column) -> tuple[str, Source, Column]:
 
 
 def split_pair(chosen: Column, rejected: Column, system: Column = ABSENT) -> Preference:
-    """Cut two whole conversations before their last turns; what comes before must be the same."""
+    """Cut two whole conversations before their last turns; what comes before must be the same.
+
+    Args:
+        chosen: The conversation with the better reply at its end.
+        rejected: The conversation with the worse reply at its end.
+        system: The text of a system turn to put before the prompt.
+    """
     one, better = chosen.described()
     other, worse = rejected.described()
     differ = Problem(
@@ -251,7 +343,14 @@ def _same_replies(chosen: Source, rejected: Source) -> Problem:
 
 
 def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Preference:
-    """Make a preference of a context and one reply message for each side."""
+    """Make a preference of a context and one reply message for each side.
+
+    Args:
+        context: The messages before the replies.
+        name: The source column of the context, for the error.
+        chosen: A list with the better reply as its last message.
+        rejected: A list with the worse reply as its last message.
+    """
     one, better = chosen.described()
     other, worse = rejected.described()
     reply = reply_of(worse, "rejected")
@@ -263,7 +362,13 @@ def answered(context: Column, name: str, chosen: Column, rejected: Column) -> Pr
 
 
 def continued(context: Column, reply: Column, label: Column) -> Unpaired:
-    """Make an unpaired row of a context and the reply to it, one message."""
+    """Make an unpaired row of a context and the reply to it, one message.
+
+    Args:
+        context: The messages before the reply.
+        reply: A list with one message, the reply.
+        label: Whether the reply is a desirable one.
+    """
     source, whole = reply.described()
     several = Problem(
         "multi_message_answer",
@@ -278,7 +383,12 @@ def continued(context: Column, reply: Column, label: Column) -> Unpaired:
 
 
 def conversation(messages: Column, tools: Column | None = None) -> Conversation:
-    """Make a conversation; it must hold an assistant turn, and should end with one."""
+    """Make a conversation; it must hold an assistant turn, and should end with one.
+
+    Args:
+        messages: The messages, in order.
+        tools: JSON text with the definitions of the tools; None where the layout has none.
+    """
     source, whole = messages.described()
     unanswered = HasRole(source, ("assistant",), holds=False)
     none = Problem("no_assistant_turn", None, unanswered, "no assistant turn to train on")
@@ -287,18 +397,35 @@ def conversation(messages: Column, tools: Column | None = None) -> Conversation:
 
 
 def completion(prompt: Column, reply: Column, tools: Column | None = None) -> Completion:
-    """Make a completion of a prompt and the one message that answers it."""
+    """Make a completion of a prompt and the one message that answers it.
+
+    Args:
+        prompt: The messages before the reply.
+        reply: A list with the reply as its last message.
+        tools: JSON text with the definitions of the tools; None where the layout has none.
+    """
     return Completion(must_end_with_prompt(prompt, "prompt"), reply_of(reply, "completion"), tools)
 
 
 def ranking(prompt: Column, replies: Column, scores: Expr) -> Ranking:
-    """Make a ranking of a list of texts and the list of their scores, higher is better."""
+    """Make a ranking of a list of texts and the list of their scores, higher is better.
+
+    Args:
+        prompt: The messages before the replies.
+        replies: A list of texts.
+        scores: A list of numbers, as long as that of the replies.
+    """
     dialogs = replies.value.list.eval(pl.concat_list([message("assistant", pl.element())]))
     return Ranking(prompt, replies.with_value(dialogs), Column(scores))
 
 
 def of_each(items: Expr, name: str) -> Expr:
-    """Return one field of every record of a list."""
+    """Return one field of every record of a list.
+
+    Args:
+        items: A list of records.
+        name: The field.
+    """
     return items.list.eval(pl.element().struct.field(name))
 
 

@@ -12,12 +12,23 @@ MESSAGES, TEXT_BYTES = 250_000, 256 << 20
 
 
 def repeats_too_much(messages: int, text_bytes: int) -> bool:
-    """Return whether that is more than one source row may make."""
+    """Return whether this is more than one source row may make.
+
+    Args:
+        messages: The messages of all rows that one source row makes.
+        text_bytes: The bytes of their texts.
+    """
     return messages > MESSAGES or text_bytes > TEXT_BYTES
 
 
 def too_large(what: str, column: str, is_large: pl.Expr) -> Problem:
-    """Return the problem of a source row whose rows would repeat too much."""
+    """Return the problem of a source row whose rows would repeat too much.
+
+    Args:
+        what: What the source row is, for the error: a session, a tree.
+        column: The source column.
+        is_large: True for the rows that repeat too much.
+    """
     words = (
         f"the rows of this {what} would have more than {MESSAGES:,} messages, or {TEXT_BYTES >> 20} MiB of "
         f"text, since each repeats those before it: split the {what}"

@@ -30,18 +30,34 @@ def key(name: str) -> Expr:
 
 
 def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
-    """Make an object of each message of a conversation; `fields` are made by `key`."""
+    """Make an object of each message of a conversation.
+
+    Args:
+        dialog: The conversations.
+        fields: Name of a field -> its value for one message, made of `key`.
+    """
     made = pl.struct(value.alias(name) for name, value in fields.items())
     return dialog.with_value(dialog.value.list.eval(made))
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
-    """Return a problem: the layout has no place for a field of the rows where `when` is true."""
+    """Return a problem: the layout has no place for something that rows have.
+
+    Args:
+        field: The canonical column, or part of a message, that the layout cannot hold.
+        when: True for the rows that have it.
+        message: What has no place, for the error: `the layout has no place for ...`.
+    """
     return Problem("no_place", field, when, f"the layout has no place for {message}")
 
 
 def any_turn(dialog: Column, wrong: Expr) -> Expr:
-    """Return whether something is true of any message; `wrong` is made by `key`."""
+    """Return whether something is true of any message.
+
+    Args:
+        dialog: The conversations.
+        wrong: The condition on one message, made of `key`; null counts as false.
+    """
     return dialog.value.list.eval(wrong.fill_null(value=False)).list.any()
 
 
@@ -54,7 +70,12 @@ def must_have_reply(dialog: Column) -> Column:
 
 
 def must_have_names(dialog: Column, names: Mapping[str, str]) -> Column:
-    """Refuse conversations with a turn whose role the layout has no name for."""
+    """Refuse conversations with a turn whose role the layout has no name for.
+
+    Args:
+        dialog: The conversations, which are returned.
+        names: Role -> what the layout calls it.
+    """
     nameless = any_turn(dialog, ~key("role").is_in(list(names)))
     why = f"a turn of another role than {', '.join(names)}"
     return dialog.with_value(dialog.value, no_place("turns", nameless, why))
@@ -66,12 +87,22 @@ def role_name(names: Mapping[str, str]) -> Expr:
 
 
 def messages(dialog: Column, *keys: str) -> Column:
-    """Make `{role, content}` of each message, with further keys of it."""
+    """Make `{role, content}` of each message, with further keys of it.
+
+    Args:
+        dialog: The conversations.
+        *keys: Fields besides role and content, of `KEYS`.
+    """
     return each(dialog, {name: key(name) for name in ("role", "content", *keys)})
 
 
 def weighed(dialog: Column, *keys: str) -> Column:
-    """Make messages with a `weight` of 1 or 0 if they are marked as trained on or not."""
+    """Make messages with a `weight` of 1 or 0 if they are marked as trained on or not.
+
+    Args:
+        dialog: The conversations.
+        *keys: Fields besides role and content, of `KEYS`.
+    """
     others = key("train").is_not_null() & (key("role") != "assistant")
     fields = {name: key(name) for name in ("role", "content", *keys)}
     marked = no_place(
@@ -120,7 +151,12 @@ def without_first_system(dialog: Column) -> Column:
 
 
 def whole(prompt: Column, reply: Column) -> Column:
-    """Append a reply to its prompt."""
+    """Append a reply to its prompt.
+
+    Args:
+        prompt: The messages before the reply.
+        reply: The messages of the reply; where it is null, the prompt stays alone.
+    """
     both = joined(prompt.value, reply.value, reply.value.is_not_null())
     return prompt.with_value(both).depending_on(reply)
 
@@ -154,7 +190,12 @@ def must_be_one_answer(reply: Column) -> Column:
 
 
 def must_start_apart(chosen: Column, rejected: Column) -> Column:
-    """Refuse pairs whose replies begin with the same call: a reader would assign it to the prompt."""
+    """Refuse pairs whose replies begin with the same call: a reader would assign it to the prompt.
+
+    Args:
+        chosen: The messages of the better reply.
+        rejected: The messages of the worse reply, which are returned.
+    """
     several = (chosen.value.list.len() > 1) & (rejected.value.list.len() > 1)
     alike = chosen.value.list.first().eq_missing(rejected.value.list.first())
     why = "two replies that begin with the same message"
@@ -162,7 +203,12 @@ def must_start_apart(chosen: Column, rejected: Column) -> Column:
 
 
 def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
-    """Refuse conversations in which user and assistant do not alternate after a system turn."""
+    """Refuse conversations in which user and assistant do not alternate after a system turn.
+
+    Args:
+        dialog: The conversations, which are returned.
+        ends_with_reply: Whether the last turn is the assistant's, not the user's.
+    """
     rest = without_first_system(dialog).value
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()

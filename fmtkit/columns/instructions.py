@@ -67,7 +67,12 @@ def style_of(name: str) -> Style:
 
 
 def introduced(introduction: tuple[str, str], input: Column = ABSENT) -> Column:
-    """Return the system prompt of each row: with an input the first, without one the second."""
+    """Return the system prompt of each row: with an input the first, without one the second.
+
+    Args:
+        introduction: The system prompts of rows with an input, and of rows without one.
+        input: The text of the input; null or empty where there is none.
+    """
     with_input, without = (pl.lit(text) for text in introduction)
     return Column(pl.when(filled(input.value)).then(with_input).otherwise(without))
 
@@ -82,8 +87,17 @@ def answered(
 ) -> Segments:
     """Make the prompt of an instruction in a style, and its output, which is trained on.
 
-    A null or empty system prompt or input is left out, with the style's text around it. Raises OptionError
-    for a format with a different placeholder.
+    A null or empty system prompt or input is left out, with the style's text around it.
+
+    Args:
+        style: The formats, such as `INSTRUCT`.
+        instruction: The text of the instruction.
+        output: The text that is trained on.
+        input: The text of the input.
+        system: The text of the system prompt.
+
+    Raises:
+        OptionError: If a format has another placeholder than those of its style.
     """
     asked = {"instruction": instruction, "input": input}
     without_input = {"instruction": instruction}
@@ -103,7 +117,12 @@ def _formatted(name: str, text: str, columns: Mapping[str, Column]) -> pl.Expr:
 
 
 def trained_output(prompt: Column, output: Column) -> Segments:
-    """Make segments of a prompt and of the output, which is trained on; BOS and EOS are added around them."""
+    """Make segments of a prompt and of the output, which is trained on; BOS and EOS are added around them.
+
+    Args:
+        prompt: The text before the output.
+        output: The text that is trained on.
+    """
     both = pl.concat_list(_segment(prompt, is_trained=False), _segment(output, is_trained=True))
     return Segments(Column(both).depending_on(prompt, output), literal("closed"))
 

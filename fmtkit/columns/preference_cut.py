@@ -46,7 +46,12 @@ class Whole:
 
 
 def without_answer(messages: Column, chosen: Column) -> Column:
-    """Remove the chosen answer from a context that ends with it, so that it does not leak."""
+    """Remove the chosen answer from a context that ends with it, so that it does not leak.
+
+    Args:
+        messages: The context.
+        chosen: The messages of the chosen answer.
+    """
     source, context = messages.described()
     other, answer = chosen.described()
     # The problems of the answer are not those of the context.
@@ -55,13 +60,24 @@ def without_answer(messages: Column, chosen: Column) -> Column:
 
 
 def whole(messages: Column, name: str) -> Whole:
-    """Take messages as a whole conversation."""
+    """Take messages as a whole conversation.
+
+    Args:
+        messages: The conversation, with its reply at the end.
+        name: The source column, for errors.
+    """
     source, given = messages.described()
     return Whole(name, given, source, AllButLast(source))
 
 
 def whole_with(context: Column, reply: Column, name: str) -> Whole:
-    """Put a reply after its context, unless it includes the same context."""
+    """Put a reply after its context, unless it includes the same context.
+
+    Args:
+        context: The messages before the reply.
+        reply: The messages of the reply, which may begin with those of the context.
+        name: The source column of the reply, for errors.
+    """
     before, led = context.described()
     said, given = reply.described()
     source, several = AfterContext(before, said), Several(said, calls=True)
@@ -85,6 +101,12 @@ def cut_pair(
     """Cut two whole wide conversations where they begin to differ, after a turn that asks for a reply.
 
     Where they were judged as a whole, both go on with the same questions, and each side has all of its turns.
+
+    Args:
+        chosen: The better conversation, made by `whole` or `whole_with`.
+        rejected: The worse one.
+        tools: JSON text with the definitions of the tools; None where the layout has none.
+        is_judged_whole: Whether a judge compared the conversations, not two replies to one question.
     """
     one, other = chosen.source, rejected.source
     better, worse = AfterShared(one, other), AfterShared(other, one)

@@ -100,12 +100,23 @@ class Column:
 
 
 def literal(value: str | bool | float | None, dtype: pl.DataType | None = None) -> Column:
-    """Return a column of one constant value, which cannot have a problem."""
+    """Return a column of one constant value, which cannot have a problem.
+
+    Args:
+        value: The value of every row.
+        dtype: Its polars type; by default that of the value.
+    """
     return Column(pl.lit(value, dtype=dtype))
 
 
 def uneven(one: Column, other: Column, names: tuple[str, str]) -> Problem:
-    """Return the problem of two lists that must be equally long; its column is the second."""
+    """Return the problem of two lists that must be equally long; its column is the second.
+
+    Args:
+        one: The column whose lists are counted first.
+        other: The column that has the problem.
+        names: The names of both, for the error.
+    """
     when = one.value.list.len() != other.value.list.len()
     first, second = names
     return Problem("length_mismatch", second, when, f"{first} and {second} differ in length")

@@ -166,7 +166,14 @@ def conversations(
     name: str = "rows",
     strange: str = "no line of the file is an event of such a session",
 ) -> Conversation:
-    """Make a table of the conversations of sessions; for the arguments see `dialogs_of`."""
+    """Make a table of the conversations of sessions.
+
+    Args:
+        events: A list of JSON texts for each session.
+        read: Gets the events of a session; None for one that is no object, or a rejected line.
+        name: The column of the events.
+        strange: What is said of a session that is not of the format.
+    """
     return Conversation(several(dialogs_of(events, read, name, strange)))
 
 
@@ -244,7 +251,12 @@ def text_of(value: Any) -> str:
 
 
 def objects(value: Any, session: Session | None = None) -> list[Event]:
-    """Return the parts of a content, of which a text is one; what is no part is noted in a session."""
+    """Return the parts of a content, of which a text is one; what is no part is noted in a session.
+
+    Args:
+        value: A content: a text, a part, or a list of parts.
+        session: Where what is no part is noted.
+    """
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     listed = value if isinstance(value, list) else [] if value is None else [value]
@@ -255,7 +267,14 @@ def objects(value: Any, session: Session | None = None) -> list[Event]:
 
 
 def texts(value: Any, session: Session, kinds: Iterable[str], harmless: Iterable[str] = ()) -> str:
-    """Join the texts of parts of these types, and note parts of others."""
+    """Join the texts of parts of these types, and note parts of others.
+
+    Args:
+        value: A content: a text, a part, or a list of parts.
+        session: Where parts of other types are noted.
+        kinds: The types of the parts whose text is joined.
+        harmless: Types of parts that are left out without a note.
+    """
     said = []
     for part in objects(value, session):
         kind = kind_of(part)
@@ -267,13 +286,25 @@ def texts(value: Any, session: Session, kinds: Iterable[str], harmless: Iterable
 
 
 def add_reply(message: Event, dialog: Dialog, session: Session) -> None:
-    """Add a reply as Anthropic's API has it: https://docs.claude.com/en/api/messages."""
+    """Add a reply as Anthropic's API has it: https://docs.claude.com/en/api/messages.
+
+    Args:
+        message: The message of the API, with its content.
+        dialog: The conversation that it is added to.
+        session: Where parts that are not read are noted.
+    """
     for part in objects(message.get("content"), session):
         reply_block(part, dialog, session)
 
 
 def add_question(message: Event, dialog: Dialog, session: Session) -> None:
-    """Add a message of the user, as the same API has it: the results of tools, then what the user says."""
+    """Add a message of the user, as the same API has it: the results of tools, then what the user says.
+
+    Args:
+        message: The message of the API, with its content.
+        dialog: The conversation that it is added to.
+        session: Where parts that are not read are noted.
+    """
     said = []
     for part in objects(message.get("content"), session):
         kind = kind_of(part)
@@ -287,13 +318,25 @@ def add_question(message: Event, dialog: Dialog, session: Session) -> None:
 
 
 def add_result(part: Event, dialog: Dialog, session: Session) -> None:
-    """Add the result of a tool, a content block of the same API."""
+    """Add the result of a tool, a content block of the same API.
+
+    Args:
+        part: The content block.
+        dialog: The conversation that it is added to.
+        session: Where parts that are not read are noted.
+    """
     said = texts(part.get("content"), session, ("text",), ("tool_reference",))
     dialog.answer(said, text_of(part.get("tool_use_id")) or None)
 
 
 def reply_block(part: Event, dialog: Dialog, session: Session) -> None:
-    """Add a content block of a reply."""
+    """Add a content block of a reply.
+
+    Args:
+        part: The content block.
+        dialog: The conversation that it is added to.
+        session: Where parts that are not read are noted.
+    """
     kind = kind_of(part)
     if kind == "text":
         dialog.say("assistant", text_of(part.get("text")))
@@ -309,7 +352,12 @@ def reply_block(part: Event, dialog: Dialog, session: Session) -> None:
 
 
 def note_part(kind: str, session: Session) -> None:
-    """Note a part that is no text: media stop a session, others are left out."""
+    """Note a part that is no text: media stop a session, others are left out.
+
+    Args:
+        kind: The type of the part, such as `image_url`.
+        session: Where it is noted.
+    """
     named = kind.removeprefix("input_").removesuffix("_url")
     if named in ("image", "audio", "file", "video", "document"):
         session.fault = MEDIA

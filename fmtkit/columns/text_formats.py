@@ -49,12 +49,31 @@ def _refusal(option: str, token: str, known: Mapping[str, object]) -> str:
 
 
 def mentions(option: str, text: str, name: str, known: Mapping[str, object]) -> bool:
-    """Return whether a format uses a placeholder."""
+    """Return whether a format uses a placeholder.
+
+    Args:
+        option: The option that the format is the value of, for the error.
+        text: The format.
+        name: The placeholder.
+        known: The placeholders that the format may have.
+
+    Raises:
+        OptionError: If the format has another placeholder.
+    """
     return (True, name) in parse_format(option, text, known)
 
 
 def formatted(option: str, text: str, columns: Mapping[str, Column]) -> Column:
-    """Fill a format with columns; a null becomes an empty string. Problems of the columns are kept."""
+    """Fill a format with columns; a null becomes an empty string. Problems of the columns are kept.
+
+    Args:
+        option: The option that the format is the value of, for the error.
+        text: The format.
+        columns: Placeholder -> the column that takes its place.
+
+    Raises:
+        OptionError: If the format has another placeholder.
+    """
     parts = [
         columns[part].value.fill_null("") if is_name else pl.lit(part)
         for is_name, part in parse_format(option, text, columns)

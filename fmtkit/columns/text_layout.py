@@ -1,10 +1,10 @@
 """The layout of fused rows: what the kernel writes for each line while it reads it, as data.
 
-A layout says which turns of a line make which dialogs (`fmtkit.columns.turn_sources`), which rules they must
-keep, and what is written of them: the messages, or what a template makes of conversations of known
-shapes, constants and texts as they are or trimmed. It is sound, not complete: a line of which a rule
-holds, whose contents hold a control token, or whose shape or path is not known yet is not fused,
-and is converted like any other line.
+A layout says which turns of a line make which conversations (`fmtkit.columns.turn_sources`), which rules
+these must keep, and what is written of them: the messages, or what a template makes of conversations of
+known shapes (constants, and texts as they are or trimmed). It is sound, not complete: a line that breaks a
+rule, whose contents hold a control token, or whose shape or path is not known yet is not fused, and is
+converted like any other line.
 """
 
 from enum import IntEnum

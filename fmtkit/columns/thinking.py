@@ -12,6 +12,8 @@ TAGS = (
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
 )
 """The opening and closing tags of thinking that models write before an answer."""
+TAG_TOKENS = frozenset({"<think>", "</think>"})
+"""Tags that some tokenizers hold for control tokens, but that replies are meant to have."""
 
 
 def _either(tags: tuple[str, ...]) -> str:

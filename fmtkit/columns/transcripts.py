@@ -19,7 +19,12 @@ ASSISTANT = "\n\nAssistant:"
 
 
 def transcript(text: Column, name: str) -> Column:
-    """Read a transcript; the white space around a turn's text is not part of it."""
+    """Read a transcript; the white space around a turn's text is not part of it.
+
+    Args:
+        text: The column of transcripts.
+        name: The source column, for the error.
+    """
     turns = text.with_value(_turns(text.value)).once(f"__turns_{name}")
     none = Problem(
         "value_error", name, ~_begins(text.value), f"{name} does not begin with {HUMAN.strip()}"
@@ -28,7 +33,12 @@ def transcript(text: Column, name: str) -> Column:
 
 
 def all_must_speak(turns: Column, name: str) -> Column:
-    """Refuse transcripts with a turn that says nothing, though its role has to."""
+    """Refuse transcripts with a turn that says nothing, though its role has to.
+
+    Args:
+        turns: The messages, which are returned.
+        name: The source column, for the error.
+    """
     # Their texts are stripped: to look for anything but white space took 5 % of the time of hh_rlhf.
     return must_speak(
         turns, name, f"a turn of {name} is empty", lambda text: text.str.len_bytes() == 0

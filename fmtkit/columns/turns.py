@@ -15,24 +15,44 @@ from fmtkit.columns.problems import Column, Problem
 
 
 def turn(role: Expr, content: Expr, **others: Expr) -> Expr:
-    """Make a wide message; `others` are its other fields."""
+    """Make a wide message.
+
+    Args:
+        role: Who speaks; null for a speaker that is not known.
+        content: The text.
+        **others: The other fields of a wide message, by name.
+    """
     return message_of(WIDE, role, content, **others)
 
 
 def speaker(name: Expr, roles: Mapping[str, str]) -> Expr:
-    """Return the role of a speaker; null for an unknown one."""
+    """Return the role of a speaker; null for an unknown one.
+
+    Args:
+        name: What the source calls the speaker.
+        roles: Name of a speaker -> role.
+    """
     return name.replace_strict(dict(roles), default=None, return_dtype=pl.String)
 
 
 def joined_texts(parts: Expr, text: Expr) -> Expr:
-    """Join the texts of a list of parts; `text` is the text of one part, null if it has none."""
+    """Join the texts of a list of parts.
+
+    Args:
+        parts: A list of parts.
+        text: The text of one part, an expression over `pl.element()`; null if it has none.
+    """
     return parts.list.eval(text.drop_nulls()).list.join("")
 
 
 def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Column:
-    """Make wide messages of a list; `message` is the message of one item. Roles and contents are checked.
+    """Make wide messages of a list; roles and contents are checked.
 
-    A row with one of the `problems`, which are expressions, is not also reported for an empty turn.
+    Args:
+        source: The list.
+        message: The message of one item, made by `turn` over `pl.element()`.
+        name: The source column, for errors.
+        *problems: What else may be wrong; a row with one of these is not also reported for an empty turn.
     """
     made = source.with_value(source.value.list.eval(message)).once(f"__turns_{name}")
     field = pl.element().struct.field
@@ -71,7 +91,12 @@ def must_speak(
 
 
 def alternating(texts: Column, name: str) -> Column:
-    """Make narrow messages of strings: the first is the user's, the second the assistant's, and so on."""
+    """Make narrow messages of strings: the first is the user's, the second the assistant's, and so on.
+
+    Args:
+        texts: A list of texts.
+        name: The source column, for the error.
+    """
     is_first = pl.int_range(pl.len()) % 2 == 0
     role = pl.when(is_first).then(pl.lit("user")).otherwise(pl.lit("assistant"))
     made = texts.value.list.eval(pl.struct(role=role, content=pl.element()))
@@ -80,7 +105,14 @@ def alternating(texts: Column, name: str) -> Column:
 
 
 def by_turns(asked: Column, answered: Column, name: str, layout: pl.Struct = NARROW) -> Column:
-    """Make messages of the lists of what the user and the model said by turns; `name` is for the messages."""
+    """Make messages of the lists of what the user and the model said in turn.
+
+    Args:
+        asked: A list of what the user said.
+        answered: A list of what the model said.
+        name: What the messages are called in errors.
+        layout: The layout of a message, `NARROW` or `WIDE`.
+    """
     count, place = pl.len() // 2, pl.int_range(pl.len())
     is_asked = place % 2 == 0
     role = pl.when(is_asked).then(pl.lit("user")).otherwise(pl.lit("assistant"))
@@ -96,7 +128,14 @@ def by_turns(asked: Column, answered: Column, name: str, layout: pl.Struct = NAR
 
 
 def of_exchanges(exchanges: Column, asked: Expr, answered: Expr, name: str) -> Column:
-    """Make narrow messages of a list of exchanges, each a question and its answer."""
+    """Make narrow messages of a list of exchanges, each a question and its answer.
+
+    Args:
+        exchanges: The list.
+        asked: What the user said in one exchange, an expression over `pl.element()`.
+        answered: What the model said in it.
+        name: The source column, for the error.
+    """
     pairs = exchanges.value.list.eval(
         pl.concat_list(
             message_of(NARROW, pl.lit("user"), asked),

@@ -33,7 +33,11 @@ def marks_of(told: str) -> list[str]:
 def side_of(word: pl.Expr, told: Mapping[str, str], models: tuple[Column, Column]) -> pl.Expr:
     """Return 1 where the first reply won, -1 where the second did, 0 for a tie; null for anything else.
 
-    `told` has what stands for a, for b and for a tie; what is empty is the letter, or a word for it.
+    Args:
+        word: What the judge wrote, made by `word_of`.
+        told: What stands for `a`, for `b` and for `tie`; where it is empty, the letter does, or a word for
+            it.
+        models: The columns with the names of the two models.
     """
     first, second = (
         (word == one.value.str.strip_chars().str.to_lowercase()).fill_null(value=False)

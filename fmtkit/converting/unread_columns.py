@@ -606,7 +606,7 @@ def is_address(text: str) -> bool:
 
 
 def is_prose(texts: Sequence[str]) -> bool:
-    """Return whether texts are prose: several words each, no addresses, paths, codes, JSON or dialogs."""
+    """Return whether texts are prose: several words each, no address, path, code, JSON or conversation."""
     held = [text.strip() for text in texts]
     if any(_LITERAL.match(text) or _URL.match(text) for text in held) or all(map(is_spoken, held)):
         return False

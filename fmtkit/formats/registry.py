@@ -159,13 +159,23 @@ def converter(
 ) -> Callable[[F], F]:
     """Register a converter; its module's name is the format's name unless `name` says otherwise.
 
-    `any_of` are groups of optional columns, of each of which a row needs at least one. `wide` messages can
-    have tool calls and reasoning. With `text`, conversations are rendered text. `paths` maps parameters to
-    dotted paths. `rows_by` is a column: consecutive rows with the same value in it are joined into one, and
-    the parameter `rows` is the list of them; with `whole_file` all rows of a file are, and the column is one
-    that some of its rows have. `harmless` are other columns of the format, on which nothing is trained:
-    they are not asked about, and named as not used. `differs` is the difference from axolotl in
-    docs/formats.md.
+    Args:
+        wide: Whether its messages can have tool calls and reasoning.
+        text: Whether its conversations are rendered text.
+        keeps: Whether every other source column is kept.
+        any_of: Groups of optional columns; a row needs at least one of each group.
+        aliases: Other names of the type.
+        name: The name of the type, where it is not the module's.
+        paths: Parameter -> dotted path of its column.
+        rows_by: A column; consecutive rows with the same value in it are joined into one, and the parameter
+            `rows` is the list of them.
+        whole_file: Whether all rows of a file are joined; `rows_by` is a column that some of them have.
+        harmless: Other columns of the format, on which nothing is trained: they are not asked about, and
+            named as not used.
+        differs: The difference from axolotl, for docs/formats.md.
+
+    Raises:
+        OptionError: If the annotation of the function's result names no table.
     """
 
     def register(function: F) -> F:

@@ -148,8 +148,27 @@ def target(
 ) -> Callable[[F], F]:
     """Register a target, named as its module, with hyphens, unless `name` is given.
 
-    The keywords are the fields of `Target`; the annotation of the function's first parameter is the table
-    that it takes.
+    The annotation of the function's first parameter is the table that it takes.
+
+    Args:
+        reads: The type that reads the rows back.
+        holds: The fields of a conversation that it can write, of those in LOSSES, and `developer`.
+        system: Where system prompts may be: in any turn, or only as the first turn and not empty.
+        json: Dotted paths of columns of JSON text, which are written as parsed values.
+        calls: How tool calls are written: any way, with arguments as JSON text, or as a bare list of
+            functions.
+        images: Where images are, if it holds them; see `Target.images`.
+        image_part: Makes the part of a content that shows an image, of a path or a data URI.
+        formats: The formats of files that it can be written in.
+        keeps: Whether kept columns are written too.
+        text: Whether it takes conversations that are rendered to text.
+        beside: Makes the file that describes the rows: (name of OUT, path of the rows, columns) ->
+            (name, text).
+        name: The name of the target, where it is not the module's.
+
+    Raises:
+        OptionError: If the annotation of the function's first parameter names no table, or `holds` names a
+            field that is none.
     """
 
     def register(function: F) -> F:

@@ -17,9 +17,6 @@ from fmtkit.core.message_keys import MAY_BE_EMPTY, REASONING_KEYS, SAYING, SYSTE
 
 Bools = npt.NDArray[np.bool_]
 
-THINKING = frozenset({"<think>", "</think>"})
-"""Tags that some tokenizers hold for control tokens, but that replies are meant to have."""
-
 
 @dataclass(frozen=True, eq=False)
 class Dialogs(FlatMessages[pa.StructArray]):
@@ -130,7 +127,7 @@ DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
 
 def searched(tokens: Iterable[str]) -> tuple[str, ...]:
     """Return the control tokens that content should not have."""
-    return tuple(sorted(set(tokens) - THINKING))
+    return tuple(sorted(set(tokens) - thinking.TAG_TOKENS))
 
 
 def matching(texts: pa.Array, words: Sequence[str]) -> Bools:

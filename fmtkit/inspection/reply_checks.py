@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fmtkit.columns.thinking import TAG_TOKENS
 from fmtkit.core.data_classes import dataclass
-from fmtkit.inspection.dialog_checks import THINKING
 from fmtkit.inspection.written_rows import REPLIES
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -46,7 +46,7 @@ class ReplyChecks:
     def ends(self) -> tuple[str, ...]:
         """Return the tokens that may end a reply."""
         eos = self.tokenizer.special_tokens.get("eos_token")
-        known = {*self.tokenizer.control_tokens(), *([eos] if eos else [])} - THINKING
+        known = {*self.tokenizer.control_tokens(), *([eos] if eos else [])} - TAG_TOKENS
         return tuple(sorted(known, key=lambda token: (-len(token), token)))
 
     @cached_property

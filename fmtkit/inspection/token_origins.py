@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fmtkit.columns import thinking
+from fmtkit.columns.thinking import TAG_TOKENS
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.message_keys import REASONING_KEYS
-from fmtkit.inspection.dialog_checks import THINKING
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.origins import (
     BY_TEMPLATE,
@@ -205,7 +205,7 @@ class _Text:
     def control(self) -> list[Span]:
         """Return where the control tokens are, in order."""
         names = self.tokenizer.control_tokens()
-        known = {number for name, number in names.items() if name not in THINKING}
+        known = {number for name, number in names.items() if name not in TAG_TOKENS}
         known |= set() if self.tokenizer.eos_id is None else {self.tokenizer.eos_id}
         return [
             place

@@ -10,7 +10,7 @@
 #define MOST_VIEWS 256
 /* What a message may have besides its role and content. */
 #define MOST_MESSAGE_KEYS 12
-/* Roles of a layout, each a letter, and what ends a dialog in the key of a shape. */
+/* Roles of a layout, each a letter, and what ends a conversation in the key of a shape. */
 #define MOST_ROLES 125
 #define DIALOG_END 127
 /* How the key of a shape tells what a turn has: so many characters of so many bits each. */
@@ -51,7 +51,7 @@ typedef enum {
     BIT_SETS = 5,
 } BitSet;
 
-/* How a dialog is made, and when a line is left: classes of fmtkit/columns/turn_sources.py. */
+/* How a conversation is made, and when a line is left: classes of columns/turn_sources.py. */
 typedef enum {
     MAKE_TEXTS = 0,
     MAKE_MESSAGES = 1,

@@ -104,7 +104,12 @@ class Key:
 
 
 def inside(section: str, *keys: Key) -> tuple[Key, ...]:
-    """Return keys with a section before their names, as users write them: `trl.beta`."""
+    """Return keys with a section before their names, as users write them: `trl.beta`.
+
+    Args:
+        section: The section, such as `trl`.
+        *keys: Keys with their names inside of the section.
+    """
     return tuple(replace(key, name=f"{section}.{key.name}") for key in keys)
 
 

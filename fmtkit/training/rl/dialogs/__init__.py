@@ -1,5 +1,5 @@
 """Rollouts that an external environment runs: what the environments of different packages share.
 
-A rollout is assembled as tokens (`dialog`), comes with its reward (`environment`, named by `naming`), may
-fail (`failures`), and comes from a subprocess (`own_process`).
+A rollout is assembled as tokens, comes with its reward (`environment`, named by `naming`), may fail
+(`failures`), and comes from a process of its own (`own_process`).
 """
