@@ -69,7 +69,7 @@ help:
 	@$(foreach one,$(wildcard tests/runners/*/requirements.txt),echo "make test-$(notdir $(patsubst %/,%,$(dir $(one))))  runs with $$(head -n 1 $(one)), which it installs aside";)
 	@echo "make test-vllm  online training that asks the real vLLM $(VLLM) on the CPU, which it installs aside"
 	@echo "make test-renderers  which tokens a model samples, compared with the package renderers: 140 MB, a minute"
-	@echo "make test-diff  fmtkit diff against the real axolotl and LLaMA-Factory, which it installs aside (520 MB, ten minutes)"
+	@echo "make test-diff  fmtkit diff against the real axolotl, LLaMA-Factory and another TRL, which it installs aside (620 MB, twelve minutes)"
 	@echo "make test-lowest  the tests with the lowest versions that pyproject.toml allows, but for torch and TRL"
 	@echo "make test-newest  the tests with the newest versions that pyproject.toml allows, but for torch"
 	@echo "make coverage  the tests, and the share of lines and branches that they run"
@@ -211,6 +211,7 @@ test-renderers: $(VENV)/dev $(RENDERERS)/done
 test-diff: $(VENV)/dev
 	FMTKIT_ENVS=$(DIFF_ENVS) $(BIN)/python -m fmtkit env create axolotl
 	FMTKIT_ENVS=$(DIFF_ENVS) $(BIN)/python -m fmtkit env create llama-factory
+	FMTKIT_ENVS=$(DIFF_ENVS) $(BIN)/python -m fmtkit env create trl==1.15.0
 	FMTKIT_DIFF=$(DIFF_ENVS) $(BIN)/python -m pytest tests/test_diffing_real.py -n 0 -rfEs $(call RECORDED)
 
 # Not with all of constraints.txt: vLLM wants an older transformers, and an older numpy. torch comes first, since

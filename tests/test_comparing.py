@@ -17,7 +17,8 @@ pytest.importorskip("trl")
 import fmtkit
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.diffing.rules import ONLY, RULES, Judge
-from fmtkit.diffing.spool import Row, Spool
+from fmtkit.diffing.spool import Spool
+from fmtkit.inspection.masked import TokenRow, digest_of, given
 from fmtkit.tokenizers import tokens
 
 HERE = Path(__file__).parent / "axolotl"
@@ -240,7 +241,7 @@ def test_a_difference_has_the_rule_that_made_it(theirs, ours, rule):
     rows = []
     for text in (theirs, ours):
         ids = tokenizer.encode(text).ids
-        rows.append(Row((ids,), (ids,)))
+        rows.append(TokenRow((given(ids, ids),)))
     assert Judge(tokenizer).difference(*rows).rules == (rule,)
 
 
@@ -249,14 +250,14 @@ def test_other_tokens_of_the_same_text_are_told_from_another_text():
     whole, parts = tokenizer.encode("the river").ids, []
     for letter in "the river":
         parts += tokenizer.encode(letter).ids
-    assert Judge(tokenizer).difference(Row((parts,), (parts,)), Row((whole,), (whole,))).rules == (
-        "tokenization",
-    )
-    liked, disliked = (Row((whole,), (whole,), label=flag) for flag in (True, False))
+    assert Judge(tokenizer).difference(
+        TokenRow((given(parts, parts),)), TokenRow((given(whole, whole),))
+    ).rules == ("tokenization",)
+    liked, disliked = (TokenRow((given(whole, whole),), label=flag) for flag in (True, False))
     assert Judge(tokenizer).difference(liked, disliked).rules == ("label",)
 
 
-def sequence(text: str, *, trained: str = "") -> Row:
+def sequence(text: str, *, trained: str = "") -> TokenRow:
     """Return a row of a text, of which one part is trained on."""
     tokenizer = tokens.load("tokenizers/ends")
     ids, labels = [], []
@@ -264,7 +265,7 @@ def sequence(text: str, *, trained: str = "") -> Row:
         more = tokenizer.encode(part).ids
         ids += more
         labels += more if i == 1 else [-100] * len(more)
-    return Row((ids,), (labels,))
+    return TokenRow((given(ids, labels),))
 
 
 def turn(role: str, text: str) -> str:
@@ -302,19 +303,28 @@ def test_prompts_that_differ_without_a_trained_token_are_no_other_replies():
     assert differing.trained > 0
 
 
-def test_text_around_turns_that_are_the_same_is_the_template():
+def test_text_around_turns_that_are_the_same_is_the_template_and_in_a_turn_it_is_the_prompt():
     judge = Judge(tokens.load("tokenizers/ends"))
     around = TALK.replace("And the stone?", "Question: And the stone?")
-    for one, other in ((TALK, around), (TALK.replace("<|im_start|>", "#"), TALK)):
+    marks = TALK.replace("<|im_start|>", "#")
+    for one, other, rule in ((TALK, around, "prompt"), (marks, TALK, "template")):
         pair = [sequence(text, trained="It stays.") for text in (one, other)]
-        assert judge.difference(*pair).rules[0] == "template"
+        assert judge.difference(*pair).rules == (rule,)
 
 
 def test_a_spool_gives_back_any_row(tmp_path):
-    rows = [Row(([n, n + 1], [n]), ([-100, n], [n]), n % 2 == 0) for n in range(1100)]
+    rows = [
+        TokenRow((given([n, n + 1], [-100, n + 1]), given([n], [1])), n % 2 == 0, n)
+        for n in range(1100)
+    ]
     spool = Spool.write(tmp_path / "rows.arrow", rows)
     assert len(spool) == 1100
-    assert [spool[n] for n in (0, 511, 512, 1099)] == [rows[n] for n in (0, 511, 512, 1099)]
+    for number in (0, 511, 512, 1099):
+        read, row = spool[number], rows[number]
+        assert (read.label, read.number) == (row.label, row.number)
+        assert digest_of(read.sequences) == digest_of(row.sequences)
+        assert read.sequences[0].labels.tolist() == [-100, number + 1]
+        assert read.sequences[1].steps == (None if number == 1 else (1.0,))
 
 
 def test_a_turn_that_ends_with_a_character_of_several_tokens_is_trained_on_to_its_end():

@@ -19,7 +19,7 @@ from fmtkit import cli
 from fmtkit.core.errors import DependencyError, OptionError, SourceError, UnknownNameError
 from fmtkit.diffing import environments, recording
 from fmtkit.diffing.rules import Judge
-from fmtkit.diffing.spool import Row
+from fmtkit.inspection.masked import TokenRow, given
 from fmtkit.tokenizers import tokens
 
 HERE = Path(__file__).parent / "axolotl"
@@ -164,14 +164,14 @@ def judged(name: str, longest: int | None = None) -> Judge:
     return Judge(tokens.load(f"tokenizers/{name}"), longest, ("one", "other"))
 
 
-def row(name: str, text: str, *, trained: str = "", all_trained: bool = False) -> Row:
+def row(name: str, text: str, *, trained: str = "", all_trained: bool = False) -> TokenRow:
     tokenizer = tokens.load(f"tokenizers/{name}")
     ids, labels = [], []
     for i, part in enumerate(text.partition(trained) if trained else (text,)):
         more = tokenizer.encode(part).ids
         ids += more
         labels += more if all_trained or (trained and i == 1) else [-100] * len(more)
-    return Row((ids,), (labels,))
+    return TokenRow((given(ids, labels),))
 
 
 REPLY = "<|im_start|>assistant\n{}<|im_end|>\n"
@@ -208,7 +208,7 @@ def test_rows_cut_at_different_ends_are_told_from_other_replies():
     for longest in (len(whole) - 5, len(whole) // 3):
         start, end = whole[:longest], whole[-longest:]
         judge = judged("ends", longest)
-        pair = Row((start,), (start,)), Row((end,), (end,))
+        pair = TokenRow((given(start, start),)), TokenRow((given(end, end),))
         found = judge.difference(*pair)
         assert found.rules == ("cut_side",)
         assert found.detail == "one keeps the start, other the end"
@@ -220,7 +220,7 @@ def test_a_header_that_one_side_trains_on_is_no_part_of_the_reply():
     text = ASKED + REPLY.format("The red one.")
     whole = row("ends", text, trained="<|im_start|>assistant\nThe red one.<|im_end|>")
     content = row("ends", text, trained="The red one.<|im_end|>")
-    assert whole.ids == content.ids
+    assert (whole.sequences[0].ids == content.sequences[0].ids).all()
     assert judge.difference(content, whole).rules == ("header_mask",)
     assert judge.difference(whole, content).rules == ("header_mask",)
 
@@ -230,7 +230,7 @@ def test_tokens_of_a_tokenizer_with_other_settings_are_told_from_another_text():
     whole, parts = tokenizer.encode("the river").ids, []
     for letter in "the river":
         parts += tokenizer.encode(letter).ids
-    pair = Row((whole,), (whole,)), Row((parts,), (parts,))
+    pair = TokenRow((given(whole, whole),)), TokenRow((given(parts, parts),))
     alike = Judge(tokenizer, same_settings=False)
     assert alike.difference(*pair).rules == ("tokenizer",)
     assert Judge(tokenizer).difference(*pair).rules == ("tokenization",)
@@ -241,7 +241,8 @@ def test_the_share_of_trained_tokens_that_differ_is_told():
     one = row("ends", ASKED + REPLY.format("The red one."), trained="The red one.<|im_end|>")
     other = row("ends", ASKED + REPLY.format("The blue one."), trained="The blue one.<|im_end|>")
     found = judge.difference(one, other)
-    same = sum(label in other.labels[0] for label in one.labels[0] if label != -100)
+    sides = [row.sequences[0].labels.tolist() for row in (one, other)]
+    same = sum(label in sides[1] for label in sides[0] if label != -100)
     assert found.trained == one.trained + other.trained - 2 * same
 
 
@@ -256,6 +257,18 @@ def test_changed_and_lost_rows_of_a_second_config_are_named(tmp_path):
     assert 0 < found.shares["content"] < 1
 
 
+def test_rows_that_the_template_of_a_second_config_refuses_are_refused(tmp_path):
+    rows = chat_rows()
+    refuses = (
+        "{%- if 'river' in messages[0].content %}{{ raise_exception('no rivers') }}{% endif %}"
+    )
+    found = found_by(keys(), with_template(tmp_path, refuses + CHATML))
+    count = sum("river" in row["messages"][0]["content"] for row in rows)
+    assert 0 < count < len(rows)
+    assert (found.only_left, found.rows["equal"]) == ({"refused": count}, len(rows) - count)
+    assert f"rows that fmtkit refused for right: template_error {count}" in found.notes
+
+
 def test_what_is_allowed_does_not_fail_and_is_never_called_equal(tmp_path):
     found = found_by(keys(), over(tmp_path / "rows.jsonl", chat_rows()[:-1]), allow=("absent",))
     assert (found.exit_code, found.is_equal, found.not_allowed) == (0, False, ())
@@ -264,7 +277,9 @@ def test_what_is_allowed_does_not_fail_and_is_never_called_equal(tmp_path):
 
 
 def test_the_first_rows_of_each_dataset_are_compared():
-    assert found_by(keys(), keys(), rows=2).rows["left"] == 2
+    found = found_by(keys(), keys(), rows=2)
+    assert found.rows["left"] == 2
+    assert "only the first 2 rows of each dataset were compared (--rows)" in found.notes
 
 
 def test_configs_of_methods_that_take_other_rows_are_refused():
@@ -385,6 +400,12 @@ def test_a_python_that_cannot_do_it_is_one_line_with_what_to_do(tmp_path):
     refused(DependencyError, "`fmtkit env create axolotl`, or name the Python", against="axolotl")
     # This Python has no axolotl.
     refused(DependencyError, "No module named 'axolotl'", against="axolotl", python=sys.executable)
+    # Nor this version of TRL: another one does not stand in for it.
+    refused(
+        DependencyError, r"no environment with trl==0\.1;.*env create trl==0\.1", against="trl==0.1"
+    )
+    other = recorded_rows(tmp_path, lambda lines: lines)
+    refused(OptionError, r"has trl [\d.]+, not 0\.1$", against="trl==0.1", python=other)
     broken = fake(tmp_path, "sys.exit('broken \\x1b[31m')")
     refused(OptionError, r"exit code 1: broken \\x1b", against="trl", python=broken)
     refused(UnknownNameError, "no trainer named 'axolotle'; did you mean", against="axolotle")
@@ -429,6 +450,45 @@ def test_a_template_that_trl_cannot_mask_is_said(tmp_path):
     found = found_by(with_template(tmp_path, text), against="trl")
     assert any("no {% generation %} marks" in note for note in found.notes)
     assert found.rules["mask"] == 6
+
+
+@pytest.mark.slow
+def test_the_fmtkit_of_another_python_is_compared_with(tmp_path):
+    found = found_by(CHAT, python=sys.executable)
+    assert found.is_equal
+    assert found.right.name == "fmtkit there"
+    assert found.right.versions["fmtkit"]
+    # One that trains on prompts too, whatever it is asked.
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@" --set train_on_inputs=true\n')
+    other.chmod(0o755)
+    found = found_by(CHAT, python=str(other), rows=3)
+    assert found.rows["left"] == 3
+    assert {*found.rules} == {"mask", "header_mask", "end_mask"}
+    with pytest.raises(OptionError, match=r"--python .*: its fmtkit ended: .*"):
+        fmtkit.diff(CHAT, python="/bin/false")
+
+
+@pytest.mark.slow
+def test_a_row_that_trl_refuses_is_named_with_what_it_said(tmp_path):
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"Which river is number {i}?"}],
+            "chosen": [{"role": "assistant", "content": "The red one."}],
+            "rejected": [{"role": "assistant", "content": "None."}],
+        }
+        for i in range(6)
+    ]
+    # TRL's ORPO trainer takes no prompt that ends with a system prompt; fmtkit and TRL's other trainers do.
+    rows[2]["prompt"][0]["role"] = "system"
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    datasets = [{"path": str(file), "type": "passthrough"}]
+    found = found_by(keys(datasets=datasets, rl="orpo"), against="trl")
+    assert (found.rows["equal"], found.only_left) == (5, {"refused": 1})
+    assert found.refused == {"ValueError: Invalid role in the last message: system": 1}
+    assert [example.left_row for example in found.examples] == [2]
+    assert found_by(keys(datasets=datasets, rl="dpo"), against="trl").is_equal
 
 
 @pytest.mark.slow

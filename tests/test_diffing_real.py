@@ -1,4 +1,4 @@
-"""`fmtkit diff` against the real axolotl and LLaMA-Factory: `make test-diff` makes their environments."""
+"""`fmtkit diff` against the real axolotl, LLaMA-Factory and another TRL: `make test-diff` makes their environments."""
 
 import os
 
@@ -33,6 +33,29 @@ def test_the_environments_hold_what_is_pinned():
         made = there[f"{name}=={trainer.version}"]
         assert made.packages == (trainer.package, *trainer.needs)
         assert made.disk_bytes > made.download_bytes >= 0
+
+
+OLDER = "1.15.0"
+"""A version of TRL that is not the one installed here."""
+
+
+def test_another_version_of_trl_has_an_environment_of_its_own():
+    found = found_by(CHAT, against=f"trl=={OLDER}")
+    assert found.is_equal, found.examples
+    assert found.right.versions["trl"] == OLDER
+    assert any("versions differ: " in note and OLDER in note for note in found.notes)
+
+
+def test_a_python_that_has_the_trainer_is_taken():
+    python = environments.python_of(environments.named(f"trl=={OLDER}"))
+    found = found_by("configs/dpo_chat.yaml", against="trl", python=str(python))
+    assert found.is_equal, found.examples
+    assert found.right.versions["trl"] == OLDER
+    # axolotl's environment has a TRL too, of the version that it pins.
+    other = environments.python_of(environments.named("axolotl"))
+    found = found_by(CHAT, against="trl", python=str(other))
+    assert found.is_equal, found.examples
+    assert found.right.versions["trl"] not in (OLDER, found.left.versions["trl"])
 
 
 @pytest.mark.parametrize("name", ["chat", "dpo_chat", "chat_eos_all", "chat_roles"])

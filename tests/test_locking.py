@@ -1,5 +1,6 @@
 """`fmtkit lock` and `fmtkit check`: planted changes are found and named, with the row and the cause."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import tokenizers
 import warm
 import yaml
 
@@ -25,6 +27,7 @@ from fmtkit.core.errors import (
 from fmtkit.locking import lock_file
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.locking import Check
+from fmtkit.tokenizers import tokens
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json.loads((files("fmtkit.schemas") / "check.schema.json").read_text())
@@ -315,6 +318,31 @@ def test_a_library_that_makes_other_labels_of_the_same_texts_is_the_cause(place)
     assert change.causes[0].startswith("library: fmtkit 0.0.1 → ")
 
 
+def test_a_library_that_makes_other_ids_of_one_row_is_seen_in_a_row_that_no_mask_is_looked_at(
+    tmp_path, monkeypatch
+):
+    rows = chats(1000)
+    rows[501]["messages"][1]["content"] = "It is QZQ."
+    place = Place(tmp_path, rows)
+    state = place.locked().datasets[0]
+    looked_at = " ".join(state["within"]["ids_and_labels"])
+    assert " 501:" not in looked_at
+    load = tokens.load
+
+    def other(name: str) -> tokens.Tokenizer:
+        """Make another id of each Z, as many as before."""
+        made = load(name)
+        text = json.loads(made.backend.to_str())
+        words = text["model"]["vocab"]
+        words["Z"], words["#"] = words["#"], words["Z"]
+        return dataclasses.replace(made, backend=tokenizers.Tokenizer.from_str(json.dumps(text)))
+
+    assert place.check().changes == ()
+    monkeypatch.setattr(tokens, "load", other)
+    found = place.check()
+    assert [(one.what, one.row) for one in found.changes] == [("tokens", 501)]
+
+
 def test_a_map_file_that_was_edited_is_named(tmp_path):
     place = Place(tmp_path, [])
     rows = [{"q": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}", "r": "z"} for i in range(5)]
@@ -554,8 +582,8 @@ def test_rows_over_a_length_have_a_budget(place):
         (lambda text: text.replace("budgets: {}", "budgets: {too_long: -1}"), OptionError, "budgets.too_long"),
         (lambda text: text.replace("budgets: {}", "budgets: {too_long: yes}"), OptionError, "budgets.too_long"),
         (lambda text: text.replace("budgets: {}", "budgets: 5"), OptionError, "budgets: give codes and limits"),
-        (lambda text: text.replace("fmtkit_lock: 1", "fmtkit_lock: 2"), OptionError, "another version of the format than 1"),
-        (lambda text: text.replace("fmtkit_lock: 1", ""), OptionError, "is no lock of fmtkit"),
+        (lambda text: text.replace("fmtkit_lock: 2", "fmtkit_lock: 1"), OptionError, "another version of the format than 2"),
+        (lambda text: text.replace("fmtkit_lock: 2", ""), OptionError, "is no lock of fmtkit"),
         (lambda text: text.replace("rows_read: 60", "rows_read: 61"), OptionError, "edited by hand"),
         (lambda text: text.replace("budgets: {}", "budgets: {}\nbudgets: {}"), OptionError, "duplicate key 'budgets'"),
         (lambda text: re.sub("checksum: .*", "", text), OptionError, "checksum: is missing"),

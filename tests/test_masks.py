@@ -172,9 +172,9 @@ def test_steps_are_labelled_on_the_token_after_each(setup):
     assert own.ids.tolist() == [*prompt, *first, *newline, *second, *newline]
     places = [len(prompt) + len(first), len(own.ids) - 1]
     assert np.flatnonzero(own.trained).tolist() == places
-    assert own.labels == (1.0, 0.0)
+    assert own.steps == (1.0, 0.0)
     last = mask_steps(row, tokenizer, train_on_last_step_only=True)
-    assert (np.flatnonzero(last.trained).tolist(), last.labels) == (places[1:], (0.0,))
+    assert (np.flatnonzero(last.trained).tolist(), last.steps) == (places[1:], (0.0,))
     assert mask_steps({**row, "labels": [0.7, 1.0]}, tokenizer).notes
 
 

@@ -1,5 +1,6 @@
 """Counts by pieces equal the tokenizer's own, for every family of patterns and on nasty text."""
 
+import operator
 import random
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
-from fmtkit.counting import pieces, token_counts
+from fmtkit.counting import id_hashes, pieces, token_counts
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.tokenizers.tokens import Tokenizer
 
@@ -75,6 +76,17 @@ def expected(tokenizer: Tokenizer, texts: list[str]) -> list[int]:
     return [len(e.ids) for e in tokenizer.backend.encode_batch(texts, add_special_tokens=False)]
 
 
+def expected_hashes(tokenizer: Tokenizer, texts: list[str]) -> list[int]:
+    """Return the hashes of whole texts, by the definition."""
+    found = []
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        values = id_hashes.mixed(np.array(ids, np.uint64)).tolist()
+        powers = (pow(id_hashes.BASE, place, 2**64) for place in range(len(ids)))
+        found.append(sum(map(operator.mul, values, powers)) % 2**64)
+    return found
+
+
 def made_texts(seed: int, number: int = 300) -> list[str]:
     chance = random.Random(seed)
     parts = [*WORDS, *NASTY, " ", "  ", "\n", "\t", "'", "/", ".", "7", "<|im_end|>"]
@@ -85,13 +97,16 @@ def made_texts(seed: int, number: int = 300) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_equal_the_tokenizers_for_every_family(name, normalizer):
     tokenizer = train(name, normalizer=normalizer)
-    counter = TokenCounter(tokenizer)
+    counter = TokenCounter(tokenizer, hashes_ids=True)
     assert counter.family is not None
     texts = [*NASTY, *made_texts(1), *[" ".join(made_texts(seed, 20)) for seed in range(30)]]
-    assert counter.count(texts).tolist() == expected(tokenizer, texts)
+    counts, hashes = counter.count_and_hash(texts)
+    assert counts.tolist() == expected(tokenizer, texts)
+    assert hashes.tolist() == expected_hashes(tokenizer, texts)
+    assert TokenCounter(tokenizer).count(texts).tolist() == counts.tolist()
 
 
-COUNTERS = {name: TokenCounter(train(name)) for name in NAMES}
+COUNTERS = {name: TokenCounter(train(name), hashes_ids=True) for name in NAMES}
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,7 +120,20 @@ COUNTERS = {name: TokenCounter(train(name)) for name in NAMES}
 )
 def test_counts_equal_the_tokenizers_on_any_text(texts):
     for counter in COUNTERS.values():
-        assert counter.count(texts).tolist() == expected(counter.tokenizer, texts)
+        counts, hashes = counter.count_and_hash(texts)
+        assert counts.tolist() == expected(counter.tokenizer, texts)
+        assert hashes.tolist() == expected_hashes(counter.tokenizer, texts)
+
+
+def test_hashes_tell_ids_and_their_order():
+    lists = [[], [0], [0, 0], [1, 2], [2, 1], [1, 2, 3], [2**31, 5]]
+    hashes = id_hashes.of(lists, [*map(len, lists)]).tolist()
+    assert len({*hashes}) == len(lists)
+    assert hashes[0] == 0
+    # Split anywhere, the whole has the same hash.
+    parts = id_hashes.of([[1], [2, 3]], [1, 2])
+    places = [np.array(numbers) for numbers in ([0, 1, 3], [0], [2])]
+    assert id_hashes.joined(parts, *places).tolist() == [hashes[5]]
 
 
 def test_nulls_count_nothing_and_equal_texts_share_a_count():

@@ -161,7 +161,7 @@ def test_steps_are_labelled_as_inspect_shows(options, model, tmp_path):
     learnt = sequences(batch["input_ids"], batch["attention_mask"], batch["labels"] != -100)
     mine = [(tuple(one.ids.tolist()), tuple(one.trained.tolist())) for one in found]
     assert sorted(zip(learnt, labels, strict=True)) == sorted(
-        zip(mine, [one.labels for one in found], strict=True)
+        zip(mine, [one.steps for one in found], strict=True)
     )
 
 

@@ -2,7 +2,7 @@
 
 Strings are split where no token can cross the boundary (fmtkit.counting.pieces), the tokenizer counts each
 distinct piece once, and the counts are added up. With a tokenizer for which no such boundaries are known,
-each string is tokenized.
+each string is tokenized. A counter can hash the ids of each string in the same way (`id_hashes`).
 """
 
 import json
@@ -17,7 +17,8 @@ import pyarrow as pa
 from fmtkit.core import buffers
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TokenizerError
-from fmtkit.counting import added_tokens, pieces, text_bytes
+from fmtkit.counting import added_tokens, id_hashes, pieces, text_bytes
+from fmtkit.counting.id_hashes import Hashes
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Bools = npt.NDArray[np.bool_]
@@ -55,11 +56,14 @@ class TokenCounter:
 
     tokenizer: Tokenizer
     threads: int = 2
+    hashes_ids: bool = False
+    """Whether ids are hashed too, for `count_and_hash`."""
     family: pieces.Family | None = field(init=False)
     added: tuple[added_tokens.AddedTokens, ...] = field(init=False)
     ascii_only: bool = field(init=False)
     cuttable: Bools = field(init=False, repr=False)
     memo: dict[bytes, int] = field(init=False, default_factory=dict, repr=False)
+    hashed: dict[bytes, int] = field(init=False, default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         description = json.loads(self.tokenizer.backend.to_str())
@@ -72,18 +76,24 @@ class TokenCounter:
 
     def count(self, texts: pa.Array | pa.ChunkedArray | list[str]) -> Ints:
         """Return the number of tokens of each string; 0 for a null."""
+        return self.count_and_hash(texts)[0]
+
+    def count_and_hash(self, texts: pa.Array | pa.ChunkedArray | list[str]) -> tuple[Ints, Hashes]:
+        """Return the number of tokens of each string and the hash of their ids; 0 for a null.
+
+        The hashes are 0 where the counter does not hash ids.
+        """
         if isinstance(texts, list):
             texts = buffers.texts(texts)
         if isinstance(texts, pa.ChunkedArray):
             texts = buffers.whole(texts)
         if len(texts) == 0:
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
         distinct = texts.cast(pa.large_string()).dictionary_encode()
-        counts = self._count_distinct(distinct.dictionary)
+        counts, hashes = self._count_distinct(distinct.dictionary)
         found = buffers.integers(distinct.indices)
         index = np.where(buffers.validity(distinct.indices), found, len(counts))
-        result: Ints = np.append(counts, 0)[index]
-        return result
+        return np.append(counts, 0)[index], np.append(hashes, np.uint64(0))[index]
 
     def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
         """Return the number of tokens of `left + right` in each row; `counts` are the sums for the two.
@@ -152,22 +162,26 @@ class TokenCounter:
             table[np.ix_(white, white)] = False
         return table.reshape(-1)
 
-    def _count_distinct(self, texts: pa.LargeStringArray) -> Ints:
+    def _count_distinct(self, texts: pa.LargeStringArray) -> tuple[Ints, Hashes]:
         family = self.family
         if family is None or len(texts) == 0:
             return self._ask(texts)
         blocks = list(text_bytes.blocks(texts, BLOCK_BYTES))
         if len(blocks) == 1 or self.threads == 1:
-            return np.concatenate([self._count_block(block, family) for block in blocks])
-        with ThreadPoolExecutor(self.threads) as pool:
-            parts = pool.map(lambda block: self._count_block(block, family), blocks)
-            return np.concatenate(list(parts))
+            parts = [self._count_block(block, family) for block in blocks]
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                parts = list(pool.map(lambda block: self._count_block(block, family), blocks))
+        counts, hashes = zip(*parts, strict=True)
+        return np.concatenate(counts), np.concatenate(hashes)
 
-    def _count_block(self, texts: pa.LargeStringArray, family: pieces.Family) -> Ints:
+    def _count_block(
+        self, texts: pa.LargeStringArray, family: pieces.Family
+    ) -> tuple[Ints, Hashes]:
         data, borders = text_bytes.flat(texts)
         starts, ends = borders[:-1], borders[1:]
         if len(data) == 0:
-            return np.zeros(len(texts), dtype=np.int64)
+            return np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.uint64)
         found = added_tokens.find(data, ends, self.added)
         cuts = pieces.find_cuts(data, np.concatenate((ends, found.starts)), family)
         inside = _inside(len(data), found)
@@ -178,13 +192,18 @@ class TokenCounter:
         places = np.flatnonzero(cuts)
         if len(data) > LONG_PIECES * len(places):
             return self._ask(texts)
-        total = np.concatenate(([0], np.cumsum(self._count_pieces(data, places))))
-        counts = total[np.searchsorted(places, ends)] - total[np.searchsorted(places, starts)]
+        piece_counts, piece_hashes = self._count_pieces(data, places)
+        total = np.concatenate(([0], np.cumsum(piece_counts)))
+        first, last = np.searchsorted(places, starts), np.searchsorted(places, ends)
+        counts = total[last] - total[first]
+        hashes = np.zeros(len(texts), np.uint64)
+        if self.hashes_ids:
+            hashes = id_hashes.joined(piece_hashes, total, first, last)
         whole = self._whole(data, borders, found)
         if len(whole):
-            counts[whole] = self._ask(texts.take(buffers.int64s(whole)))
-        self._check(texts, counts)
-        return counts
+            counts[whole], hashes[whole] = self._ask(texts.take(buffers.int64s(whole)))
+        self._check(texts, counts, hashes)
+        return counts, hashes
 
     def _whole(self, data: Bytes, borders: Ints, found: added_tokens.Found) -> Ints:
         """Return the strings of a block that must not be split."""
@@ -193,7 +212,7 @@ class TokenCounter:
             places = np.concatenate((places, np.flatnonzero(data >= 128)))
         return np.unique(np.searchsorted(borders, places, side="right") - 1)
 
-    def _count_pieces(self, data: Bytes, places: Ints) -> Ints:
+    def _count_pieces(self, data: Bytes, places: Ints) -> tuple[Ints, Hashes]:
         borders = np.append(places, len(data)).astype(np.int32)
         all_pieces = pa.Array.from_buffers(
             pa.binary(), len(places), [None, pa.py_buffer(borders), pa.py_buffer(data)]
@@ -201,35 +220,53 @@ class TokenCounter:
         distinct = all_pieces.dictionary_encode()
         keys = distinct.dictionary.to_pylist()
         known = [self.memo.get(key, -1) for key in keys]
+        hashed = [self.hashed.get(key, 0) for key in keys] if self.hashes_ids else [0]
         new = [number for number, count in enumerate(known) if count < 0]
         if new:
             asked = self._ask(text_bytes.large(keys[number].decode() for number in new))
-            self._remember([keys[number] for number in new], asked)
-            for number, count in zip(new, asked.tolist(), strict=True):
+            self._remember([keys[number] for number in new], *asked)
+            for number, count in zip(new, asked[0].tolist(), strict=True):
                 known[number] = count
-        counts: Ints = np.array(known, dtype=np.int64)[buffers.integers(distinct.indices)]
-        return counts
+            if self.hashes_ids:
+                for number, value in zip(new, asked[1].tolist(), strict=True):
+                    hashed[number] = value
+        index = buffers.integers(distinct.indices)
+        counts: Ints = np.array(known, dtype=np.int64)[index]
+        hashes: Hashes = np.array(hashed, np.uint64)
+        return counts, hashes[index] if self.hashes_ids else hashes
 
-    def _remember(self, keys: list[bytes], counts: Ints) -> None:
+    def _remember(self, keys: list[bytes], counts: Ints, hashes: Hashes) -> None:
         if len(self.memo) + len(keys) > MEMO_PIECES:
-            self.memo = {}
-        new = zip(keys[:MEMO_PIECES], counts.tolist(), strict=False)
-        self.memo.update((key, count) for key, count in new if len(key) <= MEMO_PIECE_BYTES)
+            self.memo, self.hashed = {}, {}
+        for memo, values, is_kept in (
+            (self.memo, counts, True),
+            (self.hashed, hashes, self.hashes_ids),
+        ):
+            if is_kept:
+                new = zip(keys[:MEMO_PIECES], values.tolist(), strict=False)
+                memo.update((key, value) for key, value in new if len(key) <= MEMO_PIECE_BYTES)
 
-    def _ask(self, texts: pa.LargeStringArray) -> Ints:
-        """Let the tokenizer count each text."""
+    def _ask(self, texts: pa.LargeStringArray) -> tuple[Ints, Hashes]:
+        """Let the tokenizer count each text, and hash its ids if they are asked for."""
         counts: list[int] = []
+        hashes: list[Hashes] = [np.zeros(0, np.uint64)]
         for block in text_bytes.blocks(texts, ASK_BYTES):
             encodings = self.tokenizer.backend.encode_batch_fast(
                 block.to_pylist(), add_special_tokens=False
             )
-            counts.extend(map(len, encodings))
-        return np.array(counts, dtype=np.int64)
+            sizes = [*map(len, encodings)]
+            counts.extend(sizes)
+            hashes.append(
+                id_hashes.of((one.ids for one in encodings), sizes)
+                if self.hashes_ids
+                else np.zeros(len(sizes), np.uint64)
+            )
+        return np.array(counts, dtype=np.int64), np.concatenate(hashes)
 
-    def _check(self, texts: pa.LargeStringArray, counts: Ints) -> None:
+    def _check(self, texts: pa.LargeStringArray, counts: Ints, hashes: Hashes) -> None:
         sample = np.arange(0, len(texts), SAMPLE)
-        expected = self._ask(texts.take(buffers.int64s(sample)))
-        wrong = np.flatnonzero(expected != counts[sample])
+        expected, ids = self._ask(texts.take(buffers.int64s(sample)))
+        wrong = np.flatnonzero((expected != counts[sample]) | (ids != hashes[sample]))
         if len(wrong):
             text = texts[int(sample[wrong[0]])].as_py()
             raise TokenizerError(

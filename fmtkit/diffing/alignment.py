@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.diffing.spool import Hashes, Numbers, Row, Spool
+from fmtkit.diffing.spool import Hashes, Numbers, Spool
+from fmtkit.inspection.masked import TokenRow
 
 Keys = Hashes | Numbers
 
@@ -56,12 +57,12 @@ def align(
         right: Rows of the second dataset.
         decode: Decodes ids, to find rows that were tokenized differently.
         control: Ids of control tokens, which are not compared.
-        same_rows: Whether the origins of both count the same rows.
+        same_rows: Whether the numbers of both count the same rows.
     """
     waiting = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
     equal = _paired(*waiting, left.hashes["rows"], right.hashes["rows"])
-    if left.origins is not None and right.origins is not None:
-        by_number = _by_origin(left, right, left.origins, right.origins)
+    if left.numbers is not None and right.numbers is not None:
+        by_number = _by_number(left, right, left.numbers, right.numbers)
         is_whole = not len(by_number.only_left) and not len(by_number.only_right)
         if same_rows or (is_whole and len(equal) <= len(by_number.equal)):
             return by_number
@@ -84,7 +85,7 @@ def align(
     return Aligned(equal, different[np.argsort(different[:, 0], kind="stable")], *waiting)
 
 
-def _by_origin(left: Spool, right: Spool, of_left: Numbers, of_right: Numbers) -> Aligned:
+def _by_number(left: Spool, right: Spool, of_left: Numbers, of_right: Numbers) -> Aligned:
     """Pair what came from one row, its parts in their order."""
     every = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
     pairs = _paired(*every, of_left, of_right)
@@ -108,11 +109,11 @@ def _rest(left: tuple[Numbers, Numbers], pairs: Numbers) -> tuple[Numbers, Numbe
 
 
 def _text_hash(
-    row: Row, decode: Callable[[Sequence[int]], str], control: frozenset[int]
+    row: TokenRow, decode: Callable[[Sequence[int]], str], control: frozenset[int]
 ) -> np.uint64:
     digest = blake2b(digest_size=8)
-    for ids in row.ids:
-        text = decode([i for i in ids if i not in control])
+    for one in row.sequences:
+        text = decode([i for i in one.ids.tolist() if i not in control])
         digest.update(re.sub(r"\s+", "", text).encode(errors="replace") + b"\0")
     return np.uint64(int.from_bytes(digest.digest(), "little"))
 
@@ -176,10 +177,11 @@ def _words_of(
 
 
 def _words(
-    row: Row, decode: Callable[[Sequence[int]], str], control: frozenset[int]
+    row: TokenRow, decode: Callable[[Sequence[int]], str], control: frozenset[int]
 ) -> Iterator[int]:
-    for ids in row.ids:
-        spaced = "".join(" " if not run else decode(run) for run in _runs(ids, control))
+    for one in row.sequences:
+        runs = _runs(one.ids.tolist(), control)
+        spaced = "".join(" " if not run else decode(run) for run in runs)
         words = re.findall(r"\w+", spaced.lower())
         for count in _TOGETHER:
             for place in range(len(words) - count + 1):

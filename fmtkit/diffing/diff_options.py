@@ -40,7 +40,10 @@ class DiffOptions(Options):
     )
     examples: int = option(NATURAL, "Number of example rows for each rule.", default=2)
     overrides: tuple[str, ...] = option(
-        TEXTS, "KEY=VALUE to override the config; keys are dotted.", default=(), flags=("--set",)
+        TEXTS,
+        "KEY=VALUE to override the config, or both where two are compared; keys are dotted.",
+        default=(),
+        flags=("--set",),
     )
     settings: tuple[str, ...] = option(
         TEXTS,

@@ -28,7 +28,8 @@ from fmtkit.diffing.sides import (
     own_side,
     planned,
 )
-from fmtkit.diffing.spool import Numbers, Row
+from fmtkit.diffing.spool import Numbers
+from fmtkit.inspection.masked import TokenRow
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.planning.run_plan import Plan
 
@@ -150,11 +151,14 @@ def _check_same_vocabulary(left: PreparedSide, right: PreparedSide) -> tuple[boo
         notes.append(
             f"special tokens differ in {left.side.name} and {right.side.name}: {', '.join(special)}"
         )
-    same = one["probes"] == other["probes"]
+    # Rows that an older fmtkit recorded do not say how the words of the vocabulary are tokenized.
+    same = one["probes"] == other["probes"] and (
+        one.get("merged", other.get("merged")) == other.get("merged", one.get("merged"))
+    )
     if not same:
         notes.append(
-            "the tokenizers have one vocabulary and tokenize texts differently: their settings, or the "
-            "versions of tokenizers and transformers"
+            "the tokenizers have one vocabulary and tokenize texts differently: their merges or settings, or "
+            "the versions of tokenizers and transformers"
         )
     return same, tuple(notes)
 
@@ -179,7 +183,8 @@ def _compared(
         )
     names = left.side.name, right.side.name
     lengths = [one for one in (own.job.max_length, right.longest) if one is not None]
-    judge = Judge(own.tokenizer, min(lengths, default=None), names, same)
+    begins, ends = (_special(name, left, right) for name in ("bos", "eos"))
+    judge = Judge(own.tokenizer, min(lengths, default=None), names, same, begins, ends)
     differing = _Differing(judge, options.examples, decode)
     for a, b in aligned.different.tolist():
         differing.add((a, b), (left.spool[a], right.spool[b]))
@@ -210,12 +215,20 @@ def _compared(
         tuple(options.allow),
         (
             *_notes(aligned, run_plan, names),
+            *_first_rows(options.rows),
+            *_quarantined(right),
             *tokenizer_notes,
             *right.notes,
             *_versions(left, right),
         ),
         (*differing.examples, *one_sided.examples),
     )
+
+
+def _special(name: str, *sides: PreparedSide) -> frozenset[int]:
+    """Return what a special token is on either side."""
+    known = (one.facts["tokenizer"]["special"][name] for one in sides if one.facts)
+    return frozenset(number for number in known if number is not None)
 
 
 class _Differing:
@@ -228,7 +241,7 @@ class _Differing:
         self.shown: Counter[str] = Counter()
         self.examples: list[Example] = []
 
-    def add(self, numbers: tuple[int, int], rows: tuple[Row, Row]) -> None:
+    def add(self, numbers: tuple[int, int], rows: tuple[TokenRow, TokenRow]) -> None:
         """Name the rules of two aligned rows."""
         found = self.judge.difference(*rows)
         self.rules.update(found.rules)
@@ -257,7 +270,7 @@ def _one_sided(
     left, right = both
     made = _OneSided()
     seen = {*right.spool.hashes["ids"][_column(aligned, 1)].tolist()}
-    has_origins = right.same_rows and right.spool.origins is not None
+    are_numbered = right.same_rows and right.spool.numbers is not None
     sides = (
         (left, aligned.only_left, made.only_left, True),
         (right, aligned.only_right, made.only_right, False),
@@ -265,9 +278,9 @@ def _one_sided(
     for prepared_, numbers, counts, is_left in sides:
         for number in numbers.tolist():
             row = prepared_.spool[number]
-            is_seen = not has_origins and prepared_.spool.hashes["ids"][number].item() in seen
+            is_seen = not are_numbered and prepared_.spool.hashes["ids"][number].item() in seen
             why, detail = _why(row, own, right, is_seen=is_seen, is_left=is_left)
-            if why == "absent" and has_origins:
+            if why == "absent" and are_numbered:
                 why = "dropped"
             counts[why] += 1
             if counts[why] <= most:
@@ -283,12 +296,12 @@ def _one_sided(
 
 
 def _why(
-    row: Row, own: own_rows.OwnRows, right: PreparedSide, *, is_seen: bool, is_left: bool
+    row: TokenRow, own: own_rows.OwnRows, right: PreparedSide, *, is_seen: bool, is_left: bool
 ) -> tuple[str, str]:
     """Return why a row is on one side only, and what the other trainer said of it."""
-    said = right.refused.get(row.origin) if is_left and row.origin is not None else None
+    said = right.refused.get(row.number) if is_left and row.number is not None else None
     if said is not None:
-        return ("no_place" if row.origin in right.no_place else "refused"), said
+        return ("no_place" if row.number in right.no_place else "refused"), said
     shortest = own.plan.config.get("min_sample_len")
     longest = own.job.max_length
     if is_left and right.longest is not None and not right.same_rows:
@@ -301,7 +314,7 @@ def _why(
         return "short", ""
     if not row.trained:
         return "no_trained_token", ""
-    return ("refused" if not is_left and own.reasons else "absent"), ""
+    return ("refused" if (right.reasons if is_left else own.reasons) else "absent"), ""
 
 
 def _decoder(tokenizer: Tokenizer) -> Callable[[Sequence[int]], str]:
@@ -335,6 +348,20 @@ def _notes(aligned: Aligned, run_plan: Plan, names: tuple[str, str]) -> tuple[st
     if run_plan.config.get("sample_packing"):
         notes.append(f"rows are compared as they are before {names[1]} packs them")
     return tuple(notes)
+
+
+def _first_rows(limit: int | None) -> tuple[str, ...]:
+    if limit is None:
+        return ()
+    return (f"only the first {counted(limit, 'row')} of each dataset were compared (--rows)",)
+
+
+def _quarantined(right: PreparedSide) -> tuple[str, ...]:
+    """Return a note on the rows that fmtkit refused for the second config; those of the first are counted."""
+    if not right.reasons:
+        return ()
+    codes = ", ".join(f"{code} {count:,}" for code, count in right.reasons.items())
+    return (f"rows that fmtkit refused for {right.side.name}: {codes}",)
 
 
 def _versions(left: PreparedSide, right: PreparedSide) -> tuple[str, ...]:

@@ -75,8 +75,9 @@ def named(name: str) -> Trainer:
 
 
 def is_here(trainer: Trainer) -> bool:
-    """Return whether this Python has a trainer, in whatever version."""
-    return version_of(trainer.distribution) is not None
+    """Return whether this Python has a trainer: in the version that was asked for, or in whatever one."""
+    here = version_of(trainer.distribution)
+    return here == trainer.version if trainer.is_exact else here is not None
 
 
 def python_of(trainer: Trainer) -> Path | None:

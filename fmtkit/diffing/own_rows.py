@@ -9,10 +9,10 @@ from typing import Any
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import STEP_SEPARATOR
-from fmtkit.diffing.prepared import Form, last_trained
-from fmtkit.diffing.spool import Row
-from fmtkit.inspection.masked import Masked
+from fmtkit.diffing.prepared import Form
+from fmtkit.inspection.masked import Masked, TokenRow
 from fmtkit.inspection.masks import mask_row
+from fmtkit.inspection.token_origins import with_origins
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.data import datasets
 from fmtkit.training.data.loss_rules import LossRule
@@ -97,7 +97,7 @@ def converted(plan: Plan, folder: Path) -> OwnRows:
     return OwnRows(work, plan, tokenizer, ledger, reasons)
 
 
-def rows(own: OwnRows) -> Iterator[Row]:
+def rows(own: OwnRows) -> Iterator[TokenRow]:
     """Yield the rows in the order of the sources, those to evaluate on last."""
     from fmtkit.training.data.tokenized_rows import RowTemplates, masking_of_row, table_of
 
@@ -113,7 +113,10 @@ def rows(own: OwnRows) -> Iterator[Row]:
         for batch in dataset.iter(batch_size=256):
             for values in zip(*batch.values(), strict=True):
                 row, masking = masking_of_row(dict(zip(batch, values, strict=True)), usual)
-                masked = mask_row(row, table_of(row), own.tokenizer, templates.of(row), masking)
+                table, template = table_of(row), templates.of(row)
+                masked = mask_row(row, table, own.tokenizer, template, masking)
+                if masked[0].origins is None:
+                    masked = with_origins(masked, row, table, own.tokenizer, template)
                 for one in _rows(masked, row, kept, number):
                     # TRL's SFTTrainer leaves such rows out; here they are kept and counted.
                     own.fully_masked += not one.trained
@@ -131,26 +134,11 @@ def _steps(work: Job) -> dict[str, Any]:
 
 
 def _rows(
-    masked: tuple[Masked, ...], row: Mapping[str, Any], kept: slice, origin: int
-) -> list[Row]:
+    masked: tuple[Masked, ...], row: Mapping[str, Any], kept: slice, number: int
+) -> list[TokenRow]:
     """Return the row of a pair's two sequences, or one for each part of a document."""
-    ids = [one.ids[kept].tolist() for one in masked]
-    labels = [_labels(one)[kept] for one in masked]
-    if masked[0].side == "chosen":
-        return [Row(tuple(ids), tuple(labels), origin=origin)]
+    made = tuple(one.cut(kept) for one in masked)
+    if made[0].side == "chosen":
+        return [TokenRow(made, number=number)]
     label = row.get("label")
-    return [
-        Row((i,), (m,), None if label is None else bool(label), origin)
-        for i, m in zip(ids, labels, strict=True)
-    ]
-
-
-def _labels(one: Masked) -> list[int]:
-    ids = one.ids.tolist()
-    if one.rule == "score":
-        return last_trained(ids)
-    if one.labels is None:
-        return [i if t else -100 for i, t in zip(ids, one.trained.tolist(), strict=True)]
-    # A soft label of 0.5 or more counts as correct.
-    steps = iter(one.labels)
-    return [int(float(next(steps)) >= 0.5) if t else -100 for t in one.trained.tolist()]
+    return [TokenRow((one,), None if label is None else bool(label), number) for one in made]

@@ -6,6 +6,7 @@ with the BOS that the tokenizer adds (axolotl removes a second one) and an EOS w
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,7 @@ import numpy as np
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.options import refuse_empty
-from fmtkit.diffing.spool import Row
-from fmtkit.inspection.masked import common_prefix
+from fmtkit.inspection.masked import NOT_TRAINED, TokenRow, common_prefix, given
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.columnar import each_batch
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -93,7 +93,7 @@ def _names(file: Path) -> tuple[str, ...]:
         return tuple(reader.schema.names)
 
 
-def rows(prepared: Prepared, tokenizer: Tokenizer) -> Iterator[Row]:
+def rows(prepared: Prepared, tokenizer: Tokenizer) -> Iterator[TokenRow]:
     """Yield the rows in their order; packed rows are split again.
 
     Raises SourceError where a file is damaged, TokenizerError where the tokenizer has no EOS.
@@ -119,7 +119,7 @@ def _batches(prepared: Prepared) -> Iterator[Mapping[str, list[Any]]]:
                     yield {_SCORES_BEFORE.get(n, n): part.column(n).to_pylist() for n in names}
 
 
-def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
+def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[TokenRow]:
     absent = [None] * len(batch["input_ids"])
     for ids, labels, mask, places in zip(
         batch["input_ids"],
@@ -129,7 +129,7 @@ def _tokens(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
         strict=True,
     ):
         for part in _parts(len(ids), mask, places):
-            yield Row((ids[part],), (labels[part],))
+            yield TokenRow((given(ids[part], labels[part]),))
 
 
 def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None) -> list[slice]:
@@ -145,17 +145,23 @@ def _parts(length: int, mask: Sequence[int] | None, places: Sequence[int] | None
     return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
 
-def _scores(batch: Mapping[str, list[Any]]) -> Iterator[Row]:
-    for chosen, rejected in zip(batch["chosen_ids"], batch["rejected_ids"], strict=True):
-        yield Row((chosen, rejected), (last_trained(chosen), last_trained(rejected)))
+def _scores(batch: Mapping[str, list[Any]]) -> Iterator[TokenRow]:
+    for sides in zip(batch["chosen_ids"], batch["rejected_ids"], strict=True):
+        # A sequence is scored at its last token.
+        yield _pair(sides, [max(len(ids) - 1, 0) for ids in sides])
 
 
-def last_trained(ids: list[int]) -> list[int]:
-    """Return the labels of a sequence that is scored at its last token."""
-    return [-100] * (len(ids) - 1) + ids[-1:]
+def _pair(sides: Sequence[list[int]], contexts: Sequence[int]) -> TokenRow:
+    """Return the row of some sequences, each trained on from a token on."""
+    names = ("chosen", "rejected") if len(sides) > 1 else ("",)
+    made = (
+        given(ids, [NOT_TRAINED] * length + ids[length:], name)
+        for name, ids, length in zip(names, sides, contexts, strict=True)
+    )
+    return TokenRow(tuple(made))
 
 
-def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row]:
+def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[TokenRow]:
     sides = ("chosen", "rejected") if "chosen" in batch else ("completion",)
     given = batch.get("label", [None] * len(batch["prompt"]))
     for prompt, label, *replies in zip(
@@ -169,7 +175,7 @@ def _texts(batch: Mapping[str, list[Any]], tokenizer: Tokenizer) -> Iterator[Row
         yield _text_row(prompt, replies, label, tokenizer)
 
 
-def _text_row(prompt: str, replies: Sequence[str], label: Any, tokenizer: Tokenizer) -> Row:
+def _text_row(prompt: str, replies: Sequence[str], label: Any, tokenizer: Tokenizer) -> TokenRow:
     context = _once(tokenizer.encode(prompt, add_special_tokens=True).ids, tokenizer)
     end = tokenizer.needs("eos_token", "a reply that axolotl prepared")
     ids = []
@@ -177,8 +183,8 @@ def _text_row(prompt: str, replies: Sequence[str], label: Any, tokenizer: Tokeni
         text = prompt + reply + ("" if reply.endswith(end) else end)
         ids.append(_once(tokenizer.encode(text, add_special_tokens=True).ids, tokenizer))
     length = min(common_prefix(context, one) for one in ids)
-    labels = [[-100] * length + one[length:] for one in ids]
-    return Row(tuple(ids), tuple(labels), None if label is None else bool(label))
+    made = _pair(ids, [length] * len(ids))
+    return replace(made, label=None if label is None else bool(label))
 
 
 def _once(ids: list[int], tokenizer: Tokenizer) -> list[int]:

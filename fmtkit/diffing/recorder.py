@@ -95,13 +95,19 @@ def _versions():
     return found
 
 
-def facts_of_vocabulary(vocabulary, special, encode) -> dict:
+def facts_of_vocabulary(vocabulary, special, encode, encode_all) -> dict:
     """Return digests by which two tokenizers are compared across versions of transformers.
 
-    `encode` is called with a text and whether the tokenizer's own special tokens are put around it.
+    `encode` is called with a text and whether the tokenizer's own special tokens are put around it,
+    `encode_all` with texts: the words of the vocabulary, which tell merges that one tokenizer lacks.
     """
     words = json.dumps(sorted(vocabulary.items())).encode()
+    texts = [word.replace("Ġ", " ").replace("▁", " ") for word in sorted(vocabulary)]
+    merged = hashlib.sha256()
+    for first in range(0, len(texts), 10_000):
+        merged.update(json.dumps(encode_all(texts[first : first + 10_000])).encode())
     return {
+        "merged": merged.hexdigest(),
         "vocabulary": hashlib.sha256(words).hexdigest(),
         "size": len(vocabulary),
         "special": special,
@@ -112,10 +118,17 @@ def facts_of_vocabulary(vocabulary, special, encode) -> dict:
 def _tokenizer_facts(tokenizer):
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = tokenizer.get_vocab() if backend is None else backend.get_vocab(False)
+
+    def encode_all(texts):
+        if backend is None:
+            return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+        return [one.ids for one in backend.encode_batch(texts, add_special_tokens=False)]
+
     return facts_of_vocabulary(
         vocabulary,
         {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", "unk")},
         lambda text, around: list(tokenizer(text, add_special_tokens=around)["input_ids"]),
+        encode_all,
     )
 
 

@@ -14,8 +14,8 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.core.escaping import one_line
 from fmtkit.diffing import environments, recorder
-from fmtkit.diffing.spool import Row
 from fmtkit.diffing.trainer import Request, Trainer
+from fmtkit.inspection.masked import TokenRow, given
 from fmtkit.tokenizers.tokens import Tokenizer
 
 _LAST = 300
@@ -37,12 +37,14 @@ class Recorded:
         """Return the versions of the trainer and its packages."""
         return dict(self.facts["versions"])
 
-    def rows(self, *, with_origins: bool = True) -> Iterator[Row]:
-        """Yield the rows in their order; their origins are left out where they count other rows than ours."""
+    def rows(self, *, with_numbers: bool = True) -> Iterator[TokenRow]:
+        """Yield the rows in their order; their numbers are left out where they count other rows than ours."""
         for line in _lines(self.file):
-            if "ids" in line:
-                origin = line["row"] if with_origins else None
-                yield Row(tuple(line["ids"]), tuple(line["labels"]), line["label"], origin)
+            if "ids" not in line:
+                continue
+            names = ("chosen", "rejected") if len(line["ids"]) > 1 else ("",)
+            made = map(given, line["ids"], line["labels"], names)
+            yield TokenRow(tuple(made), line["label"], line["row"] if with_numbers else None)
 
 
 def python_of(trainer: Trainer, python: str | None) -> str:
@@ -60,9 +62,10 @@ def python_of(trainer: Trainer, python: str | None) -> str:
         return str(made)
     if environments.is_here(trainer):
         return sys.executable
+    asked = f"{trainer.name}=={trainer.version}" if trainer.is_exact else trainer.name
     raise DependencyError(
-        f"--against {trainer.name}: there is no environment with {trainer.name}; make one with "
-        f"`fmtkit env create {trainer.name}`, or name the Python that has it: --python PATH"
+        f"--against {asked}: there is no environment with {asked}; make one with "
+        f"`fmtkit env create {asked}`, or name the Python that has it: --python PATH"
     )
 
 
@@ -99,7 +102,11 @@ def record(trainer: Trainer, python: str, request: Request, folder: Path) -> Rec
         raise OptionError(
             f"{named}: the recorder ended with exit code {done.returncode}: {_last(said)}"
         )
-    return read(out, named, trainer)
+    recorded = read(out, named, trainer)
+    has = recorded.versions.get(trainer.distribution)
+    if trainer.is_exact and has != trainer.version:
+        raise OptionError(f"{named}: has {trainer.name} {has}, not {trainer.version}")
+    return recorded
 
 
 def run_fmtkit(command: Sequence[str], python: str) -> None:
@@ -171,14 +178,16 @@ def _last(said: str) -> str:
     return one_line(lines[-1], _LAST) if lines else "it printed nothing"
 
 
-def write(path: Path, facts: Mapping[str, Any], rows: Iterable[Row]) -> None:
+def write(path: Path, facts: Mapping[str, Any], rows: Iterable[TokenRow]) -> None:
     """Write rows as the recorder does, for a later comparison."""
     with atomic.writing(path):
         file = atomic.PartialFile(path)
         file.write(_encoded({"facts": dict(facts)}))
         count = 0
         for row in rows:
-            line = {"row": row.origin, "ids": row.ids, "labels": row.labels, "label": row.label}
+            ids = [one.ids.tolist() for one in row.sequences]
+            labels = [one.labels.tolist() for one in row.sequences]
+            line = {"row": row.number, "ids": ids, "labels": labels, "label": row.label}
             file.write(_encoded(line))
             count += 1
         file.write(_encoded({"end": count}))
@@ -195,5 +204,6 @@ def facts_of(tokenizer: Tokenizer) -> dict[str, Any]:
         tokenizer.backend.get_vocab(with_added_tokens=False),
         {name: tokenizer.special_id(f"{name}_token") for name in ("bos", "eos", "pad", "unk")},
         lambda text, special: tokenizer.encode(text, add_special_tokens=special).ids,
+        lambda texts: [one.ids for one in tokenizer.encode_batch(texts)],
     )
     return found

@@ -5,25 +5,27 @@ from functools import cached_property
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.sequences import Sequences, Sides
-from fmtkit.diffing.spool import Row
+from fmtkit.inspection.masked import TokenRow, digest_of
 from fmtkit.tokenizers.tokens import Tokenizer
 
 RULES: Mapping[str, str] = {
     "bos": "the numbers of BOS tokens at the start differ: a template writes one, a tokenizer adds one",
     "eos": "the numbers of EOS tokens at the end differ: trainers add one to text that has none",
-    "cut": "only one of the two is truncated: sequence_len, and when it is applied",
+    "cut": "only one of the two is truncated, at its end: sequence_len, and when it is applied",
+    "cut_start": "only one of the two is truncated, at its start: sequence_len, truncation_mode",
     "cut_side": "both are truncated, one at its start and one at its end: truncation_mode",
     "whitespace": "the text differs only in spaces and line ends",
     "tokenization": "same text, different tokens: strings are joined before or after tokenization",
-    "tokenizer": "same text, different tokens, and the settings of the two tokenizers differ",
+    "tokenizer": "same text, different tokens, and the two tokenizers differ: merges, settings, versions",
     "turn_lost": "one side lacks turns: some formats of axolotl read only one question and one answer",
     "system": "the system prompts differ: default_system_message, or the template's default",
     "empty_think": "only one side has an empty think block: the template, or enable_thinking",
     "reasoning": "only one side has the reasoning of a turn: templates drop that of earlier turns",
     "key_order": "the JSON of tools or of calls has its keys in a different order",
     "json_text": "the JSON of tools or of calls is written differently: escapes, spaces, numbers",
+    "tools": "the descriptions of tools differ: those of the row, or how the template writes them",
     "prompt": "the text of a prompt differs: a changed row, or text that one side adds or strips",
-    "template": "the text outside the replies differs: the chat template or prompt text",
+    "template": "what the template writes around the texts of messages differs",
     "content": "the replies differ",
     "mask": "same tokens, different loss mask",
     "header_mask": "only one side trains on the header of a turn, which the template writes",
@@ -69,27 +71,31 @@ class Judge:
     names: tuple[str, str] = ("fmtkit", "axolotl")
     same_settings: bool = True
     """Whether both tokenizers tokenize the same texts alike."""
+    begins: frozenset[int] = frozenset()
+    """BOS of the other side, which may be another."""
+    ends: frozenset[int] = frozenset()
+    """EOS of the other side."""
 
     @cached_property
     def control(self) -> frozenset[int]:
         """The ids of control tokens."""
         return frozenset(self.tokenizer.control_tokens().values())
 
-    def difference(self, left: Row, right: Row) -> Difference:
+    def difference(self, left: TokenRow, right: TokenRow) -> Difference:
         """Return the rules, at least one, by which two aligned rows that are not equal differ."""
         rules: dict[str, None] = {}
         first: Difference | None = None
         trained = 0
-        names = ("chosen", "rejected") if len(left.ids) > 1 else ("",)
-        sides = zip(names, left.ids, left.labels, right.ids, right.labels, strict=True)
-        for name, ids, labels, other_ids, other_labels in sides:
-            if (ids, labels) == (other_ids, other_labels):
+        for one, other in zip(left.sequences, right.sequences, strict=True):
+            if digest_of([one]) == digest_of([other]):
                 continue
-            pair = Sequences(ids, labels, other_ids, other_labels, self._sides())
+            pair = Sequences(one, other, self._sides())
             found = pair.rules()
             rules |= dict.fromkeys(self._named(rule) for rule in found)
             trained += pair.trained
-            first = first or Difference((), name, pair.first, "; ".join(pair.details))
+            if first is None:
+                side = one.side if len(left.sequences) > 1 else ""
+                first = Difference((), side, pair.first, "; ".join(pair.details))
         if left.label is not right.label:
             rules["label"] = None
         if first is None:
@@ -98,7 +104,20 @@ class Judge:
         return Difference(tuple(rules), first.side, first.token, first.detail, trained)
 
     def _sides(self) -> Sides:
-        return Sides(self.tokenizer, self.control, self.longest, self.names)
+        own = [
+            frozenset(() if one is None else (one,))
+            for one in (self.tokenizer.bos_id, self.tokenizer.eos_id)
+        ]
+        begins, ends = own[0] | self.begins, own[1] | self.ends
+        return Sides(
+            self.tokenizer,
+            self.control,
+            begins,
+            ends,
+            self.same_settings,
+            self.longest,
+            self.names,
+        )
 
     def _named(self, rule: str) -> str:
         return "tokenizer" if rule == "tokenization" and not self.same_settings else rule

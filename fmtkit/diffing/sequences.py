@@ -3,19 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.diffing.texts import (
-    ROLES,
-    Turn,
-    absent,
-    bare,
-    json_rule,
-    short,
-    squeezed,
-    thinking_rule,
-)
+from fmtkit.diffing.contents import differences, spacing
+from fmtkit.diffing.parts import Part, Spelling, parts_by_turns, parts_like, parts_of
+from fmtkit.diffing.texts import ROLES, json_rule, short, squeezed, thinking_rule
+from fmtkit.inspection.masked import Masked
 from fmtkit.tokenizers.tokens import Tokenizer
 
 _MATCHED = 2_000
@@ -28,6 +21,12 @@ class Sides:
 
     tokenizer: Tokenizer
     control: frozenset[int]
+    begins: frozenset[int]
+    """BOS of either side."""
+    ends: frozenset[int]
+    """EOS of either side."""
+    same_settings: bool
+    """Whether both tokenizers tokenize the same texts alike."""
     longest: int | None
     names: tuple[str, str]
 
@@ -35,17 +34,13 @@ class Sides:
 class Sequences:
     """Two sequences; each difference that has been named is removed from both before the next."""
 
-    def __init__(
-        self,
-        left_ids: Sequence[int],
-        left_labels: Sequence[int],
-        right_ids: Sequence[int],
-        right_labels: Sequence[int],
-        sides: Sides,
-    ) -> None:
-        self.a, self.la = list(left_ids), list(left_labels)
-        self.b, self.lb = list(right_ids), list(right_labels)
-        self.tokenizer, self.control = sides.tokenizer, sides.control
+    def __init__(self, one: Masked, other: Masked, sides: Sides) -> None:
+        self.one, self.other = one, other
+        self.a, self.la = one.ids.tolist(), one.labels.tolist()
+        self.b, self.lb = other.ids.tolist(), other.labels.tolist()
+        self.sides, self.control = sides, sides.control
+        self.tokenizer = sides.tokenizer
+        self.spelling = Spelling(self._text, sides.control)
         self.left, self.right = sides.names
         self.is_full = min(len(self.a), len(self.b)) == sides.longest
         self.found: list[str] = []
@@ -71,7 +66,10 @@ class Sequences:
         self.details.append(detail)
 
     def _compare_starts(self) -> None:
-        counts = [_leading(ids, self.tokenizer.bos_id) for ids in (self.a, self.b)]
+        counts = [_leading(ids, self.sides.begins) for ids in (self.a, self.b)]
+        if counts[0] == counts[1]:
+            # A control token that only one side begins with is one too, whatever the tokenizer calls it.
+            counts = [_more(self.a, self.b, self.control), _more(self.b, self.a, self.control)]
         if counts[0] != counts[1]:
             self._record(
                 "bos", f"BOS {counts[0]} times in {self.left}, {counts[1]} in {self.right}"
@@ -80,7 +78,11 @@ class Sequences:
 
     def _drop_truncated(self) -> bool:
         """Drop what only one sequence has because the other was truncated there."""
-        return self._drop_truncated_tail() or self._are_cut_on_two_sides()
+        return (
+            self._drop_truncated_tail()
+            or self._drop_truncated_head()
+            or self._are_cut_on_two_sides()
+        )
 
     def _drop_truncated_tail(self) -> bool:
         """Drop the tail that only one sequence has because the other was truncated.
@@ -93,14 +95,32 @@ class Sequences:
         if not tail or self.a[:shorter] != self.b[:shorter]:
             return False
         has_text = any(map(self._is_text, tail))
-        if not self.is_full and (not has_text or any(t in self.control for t in tail[:2])):
+        # What follows the end of a turn was not cut off.
+        ended = self.a[shorter - 1 : shorter] + tail[:2]
+        if not self.is_full and (not has_text or not self.control.isdisjoint(ended)):
             return False
-        first, then = (
-            (self.left, self.right) if len(self.a) < len(self.b) else (self.right, self.left)
-        )
+        first, then = self._by_length()
         self._record("cut", f"{first} ends {len(tail)} tokens before {then}")
         self._drop(0, 0, len(self.a) - shorter, len(self.b) - shorter)
         return True
+
+    def _drop_truncated_head(self) -> bool:
+        """Drop the head that only one sequence has because the other keeps the end, within a turn."""
+        shorter = min(len(self.a), len(self.b))
+        more = len(self.a) - shorter, len(self.b) - shorter
+        if not shorter or not any(more) or self.a[more[0] :] != self.b[more[1] :]:
+            return False
+        if not self.is_full and self._begins(min(self.a, self.b, key=len)):
+            return False
+        first, then = self._by_length()
+        self._record("cut_start", f"{first} begins {max(more)} tokens after {then}")
+        self._drop(*more, 0, 0)
+        return True
+
+    def _by_length(self) -> tuple[str, str]:
+        """Return the name of the side that is shorter, and that of the other."""
+        is_left = len(self.a) < len(self.b)
+        return (self.left, self.right) if is_left else (self.right, self.left)
 
     def _are_cut_on_two_sides(self) -> bool:
         """Return whether one is the start and the other the end of a longer sequence."""
@@ -144,7 +164,7 @@ class Sequences:
                 "end_mask", f"the newline after the last turn is trained on {self._by(trained[0])}"
             )
         self._drop(0, 0, spaces[0], spaces[1])
-        counts = [_leading(ids[::-1], self.tokenizer.eos_id) for ids in (self.a, self.b)]
+        counts = [_leading(ids[::-1], self.sides.ends) for ids in (self.a, self.b)]
         if counts[0] != counts[1]:
             self._record(
                 "eos", f"EOS {counts[0]} times in {self.left}, {counts[1]} in {self.right}"
@@ -159,6 +179,7 @@ class Sequences:
 
     def _drop(self, a: int, b: int, end_a: int, end_b: int) -> None:
         stop_a, stop_b = len(self.a) - end_a, len(self.b) - end_b
+        self.one, self.other = self.one.cut(slice(a, stop_a)), self.other.cut(slice(b, stop_b))
         self.a, self.la = self.a[a:stop_a], self.la[a:stop_a]
         self.b, self.lb = self.b[b:stop_b], self.lb[b:stop_b]
 
@@ -234,7 +255,7 @@ class Sequences:
                 f"{len(self.a)} tokens in {self.left}, {len(self.b)} in {self.right}",
             )
         elif squeezed(one) == squeezed(other):
-            self._record("whitespace", "spaces and line ends differ")
+            self._spaces(one, other)
         elif rule := thinking_rule(one, other):
             more = self.left if len(one) > len(other) else self.right
             self._record(rule, f"only {more} has it" if len(one) != len(other) else "it differs")
@@ -244,73 +265,39 @@ class Sequences:
             self._contents()
         self._trained_texts()
 
+    def _spaces(self, one: str, other: str) -> None:
+        if not self.sides.same_settings and one.replace(" ", "") == other.replace(" ", ""):
+            self._record("tokenization", "spaces differ, as the tokenizers write them")
+            return
+        for rule in spacing(*self._parts()):
+            of_json = rule == "json_text"
+            self._record(
+                rule, "the JSON has other spaces" if of_json else "spaces and line ends differ"
+            )
+
+    def _parts(self) -> tuple[list[Part], list[Part]]:
+        """Return the parts of both sequences: where one has no origins, by those of the other."""
+        known = [parts_of(one, self.spelling) for one in (self.one, self.other)]
+        left, right = known
+        if left is None and right is None:
+            left = parts_by_turns(self.a, self.spelling)
+            return left, parts_by_turns(self.b, self.spelling)
+        if left is None:
+            assert right is not None
+            left = parts_like(right, self.a, self.spelling)
+        if right is None:
+            right = parts_like(left, self.b, self.spelling)
+        return left, right
+
     def _contents(self) -> None:
-        """Name the rule by which the text differs, apart from white space."""
-        left, right = self._turns(self.a), self._turns(self.b)
-        fewer, more, where = (
-            (left, right, self.left) if len(left) < len(right) else (right, left, self.right)
-        )
-        missing = absent(fewer, more)
-        if missing is not None and len(missing) == len(more) - len(fewer) > 0:
-            rule = "system" if [one.role for one in missing] == ["system"] else "turn_lost"
-            named = ", ".join(repr(short(one.text)) for one in missing[:2])
-            self._record(rule, f"{where} lacks {len(missing)}: {named}")
-            return
-        if self._turn_contents(left, right):
-            return
+        """Name the rules by which the text differs, apart from white space."""
+        for rule, detail in differences(*self._parts(), (self.left, self.right)).items():
+            self._record(rule, detail)
         trained = [
             self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         ]
-        if not any(trained):
-            self._record("template", "the text differs; no token is trained on")
-        elif not all(trained):
-            self._record("template", "the text differs")
+        if bool(trained[0]) != bool(trained[1]):
             self._record("mask", f"tokens are trained on {self._by(bool(trained[0]))}")
-        elif trained[0] in trained[1] or trained[1] in trained[0]:
-            self._record("template", "the text outside the replies differs")
-        else:
-            self._record("content", "the replies differ")
-
-    def _turn_contents(self, left: list[Turn], right: list[Turn]) -> bool:
-        """Name the rules of turns whose texts differ; return whether these explain the whole difference."""
-        if [one.role for one in left] != [one.role for one in right] or not left:
-            return False
-        differing = [
-            (one, other)
-            for one, other in zip(left, right, strict=True)
-            if bare(one.text) != bare(other.text)
-        ]
-        found: dict[str, str] = {}
-        for one, other in differing:
-            texts = f"{short(one.text)!r} in {self.left}, {short(other.text)!r} in {self.right}"
-            if one.role in ("system", "developer"):
-                found.setdefault("system", texts)
-            elif one.role in ("assistant", "gpt", "model"):
-                found.setdefault("content", "the replies differ")
-            elif not one.role or _wraps(one.text, other.text):
-                # Text around a prompt that is the same, or turns that cannot be told apart.
-                return False
-            else:
-                found.setdefault("prompt", texts)
-        for rule, detail in found.items():
-            self._record(rule, detail)
-        return bool(found)
-
-    def _turns(self, ids: Sequence[int]) -> list[Turn]:
-        """Return the text between control tokens, without segments that hold only a role's name."""
-        places = [-1, *(i for i, one in enumerate(ids) if one in self.control), len(ids)]
-        turns: list[Turn] = []
-        heading = ""
-        for a, b in pairwise(places):
-            text = self._text(ids[a + 1 : b]).strip()
-            heading += self._text(ids[max(a, 0) : a + 1])
-            if not bare(text):
-                heading += text
-                continue
-            role = ROLES.search(heading) or ROLES.match(text)
-            turns.append(Turn(role[1].lower().removesuffix("_prompt") if role else "", text))
-            heading = ""
-        return turns
 
     def _trained_texts(self) -> None:
         """Name the rule `mask` if different text is trained on, for ids that differ."""
@@ -318,7 +305,7 @@ class Sequences:
             self._trained(ids, labels) for ids, labels in ((self.a, self.la), (self.b, self.lb))
         )
         named = {"content", "turn_lost", "template", "empty_think", "reasoning"}
-        named |= {"key_order", "json_text"}
+        named |= {"key_order", "json_text", "tools"}
         if left and right:
             # The text that differs may be trained on itself.
             named |= {"prompt", "system"}
@@ -360,12 +347,6 @@ def differing_tokens(
     return trained - 2 * shared
 
 
-def _wraps(one: str, other: str) -> bool:
-    """Return whether one text holds the other: something is written around it."""
-    fewer, more = sorted((bare(one), bare(other)), key=len)
-    return fewer in more
-
-
 def _begins_role(text: str) -> bool:
     word = text.strip().lower()
     return any(
@@ -383,11 +364,19 @@ def _overlap(first: Sequence[int], then: Sequence[int]) -> int:
     return 0
 
 
-def _leading(ids: Sequence[int], token: int | None) -> int:
-    count = 0
-    while token is not None and count < len(ids) and ids[count] == token:
-        count += 1
-    return count
+def _leading(ids: Sequence[int], tokens: frozenset[int]) -> int:
+    return next((place for place, one in enumerate(ids) if one not in tokens), len(ids))
+
+
+def _more(ids: Sequence[int], others: Sequence[int], control: frozenset[int]) -> int:
+    """Return how many control tokens are before what the other side begins with, if that is there."""
+    for count in (1, 2):
+        begun = ids[count : count + 4]
+        if not control.issuperset(ids[:count]):
+            break
+        if len(begun) > 1 and begun == others[: len(begun)]:
+            return count
+    return 0
 
 
 def _first_difference(

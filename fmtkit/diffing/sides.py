@@ -50,6 +50,8 @@ class PreparedSide:
     notes: tuple[str, ...] = ()
     longest: int | None = None
     """The length to which its own arguments cut rows, if they name one."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Rows that fmtkit has quarantined on this side, by code."""
     same_rows: bool = False
     """Whether it prepared the very rows of the first side, so that their numbers are the same."""
 
@@ -95,7 +97,7 @@ def own_side(own: own_rows.OwnRows, file: Path, source: str) -> PreparedSide:
     spool = Spool.write(file, own_rows.rows(own))
     side = Side(_OURS, _OURS, public(source), versions, spool.trained)
     facts = {"tokenizer": recording.facts_of(own.tokenizer)}
-    return PreparedSide(side, spool, facts, longest=own.job.max_length)
+    return PreparedSide(side, spool, facts, longest=own.job.max_length, reasons=own.reasons)
 
 
 def other_side(
@@ -119,7 +121,7 @@ def other_side(
         recorded = recording.read(
             Path(options.against).expanduser(), f"--against {options.against}"
         )
-        return _of_record(recorded, "recorded", options.against, file, _WITH_ORIGINS)
+        return _of_record(recorded, "recorded", options.against, file, _WITH_NUMBERS)
     theirs = own if other is None else _other_own(other, options, own, place)
     if options.against in (None, _OURS):
         if options.python is not None:
@@ -134,7 +136,7 @@ def other_side(
     return replace(theirs_made, same_rows=theirs_made.same_rows and other is None)
 
 
-_WITH_ORIGINS = True
+_WITH_NUMBERS = True
 
 
 def _other_own(
@@ -188,9 +190,9 @@ def _recorded_side(
 
 
 def _of_record(
-    recorded: recording.Recorded, name: str, config: str, file: Path, with_origins: bool
+    recorded: recording.Recorded, name: str, config: str, file: Path, with_numbers: bool
 ) -> PreparedSide:
-    spool = Spool.write(file, recorded.rows(with_origins=with_origins))
+    spool = Spool.write(file, recorded.rows(with_numbers=with_numbers))
     side = Side(name, name, public(config), recorded.versions, spool.trained)
     return PreparedSide(side, spool, recorded.facts, recorded.refused, notes=recorded.notes)
 
@@ -206,7 +208,7 @@ def _other_fmtkit(config: ConfigLike, options: DiffOptions, place: Path) -> Prep
     command = [options.python, "-m", _OURS, "diff", str(config), "--record", str(file)]
     recording.run_fmtkit([*command, *overrides, *limit], options.python)
     recorded = recording.read(file, f"--python {options.python}")
-    return _of_record(recorded, "fmtkit there", str(config), place / "right.arrow", _WITH_ORIGINS)
+    return _of_record(recorded, "fmtkit there", str(config), place / "right.arrow", _WITH_NUMBERS)
 
 
 def _settings(given: Sequence[str]) -> dict[str, object]:
@@ -233,19 +235,13 @@ def _absolute(name: str) -> str:
     return str(path.absolute()) if path.exists() else name
 
 
-def _record(path: str, recorded: PreparedSide) -> None:
-    rows = (recorded.spool[number] for number in range(len(recorded.spool)))
-    facts = {**recorded.facts, "versions": dict(recorded.side.versions)}
-    recording.write(Path(path).expanduser(), facts, rows)
-
-
 def _check_vocabulary(dataset: prepared.Prepared, theirs: Spool, tokenizer: Tokenizer) -> None:
     """Raise OptionError if the first rows have ids outside the tokenizer's vocabulary."""
     if dataset.form not in ("tokens", "scores"):
         return
     size = tokenizer.backend.get_vocab_size(with_added_tokens=True)
     for number in range(min(len(theirs), 1000)):
-        top = max((max(ids, default=0) for ids in theirs[number].ids), default=0)
+        top = max((int(one.ids.max(initial=0)) for one in theirs[number].sequences), default=0)
         if top >= size:
             raise OptionError(
                 f"--against {dataset.folder}: row {number} has the token id {top:,}, and the tokenizer "

@@ -1,8 +1,8 @@
-"""Rows as the ids and labels that a trainer receives, in a file that gives random access to them."""
+"""Rows with ids, labels and origins, in a file that gives random access to them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,102 +10,102 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fmtkit.core.data_classes import dataclass
+from fmtkit.inspection.masked import Masked, TokenRow, digest_of, given, id_digest
+from fmtkit.inspection.origins import Origins
 
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 
 _BATCH = 512
 """Rows of a record batch: as many are read for one row."""
+_ORIGINS = {
+    "kinds": pa.list_(pa.int8()),
+    "messages": pa.list_(pa.int32()),
+    "parts": pa.list_(pa.int32()),
+    "roles": pa.list_(pa.string()),
+    "by": pa.string(),
+}
 _IDS = pa.list_(pa.int32())
-_SCHEMA = pa.schema(
-    {"ids": pa.list_(_IDS), "labels": pa.list_(_IDS), "label": pa.bool_(), "origin": pa.int64()}
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """The sequences of one row: one, or those of the chosen and the rejected reply."""
-
-    ids: tuple[list[int], ...]
-    labels: tuple[list[int], ...]
-    """For each token, its id if it is trained on or the label of a step; else -100."""
-    label: bool | None = None
-    """The label of an unpaired reply."""
-    origin: int | None = None
-    """Number of the row that it came from; None where that is not known."""
-
-    @property
-    def length(self) -> int:
-        """Return the number of tokens of the longest sequence."""
-        return max((len(ids) for ids in self.ids), default=0)
-
-    @property
-    def trained(self) -> int:
-        """Return the number of tokens that are trained on."""
-        return sum(label != -100 for labels in self.labels for label in labels)
+_SEQUENCE = pa.struct({"side": pa.string(), "ids": _IDS, "labels": _IDS, **_ORIGINS})
+_SCHEMA = pa.schema({"sequences": pa.list_(_SEQUENCE), "label": pa.bool_(), "number": pa.int64()})
 
 
 class Spool:
-    """Rows in an Arrow file, with two hashes and the origin of each in memory (24 bytes a row)."""
+    """Rows in an Arrow file, with two hashes and the number of each in memory (24 bytes a row)."""
 
     def __init__(
-        self, file: Path, hashes: dict[str, Hashes], origins: Numbers | None, trained: int
+        self, file: Path, hashes: dict[str, Hashes], numbers: Numbers | None, trained: int
     ) -> None:
         self._file = file
         self.hashes = hashes
-        self.origins = origins
-        """The row that each came from; None where one of them is not known."""
+        self.numbers = numbers
+        """The row that each was made of; None where one of them is not known."""
         self.trained = trained
         """Trained tokens of all rows."""
 
     @classmethod
-    def write(cls, file: Path, rows: Iterable[Row]) -> Self:
+    def write(cls, file: Path, rows: Iterable[TokenRow]) -> Self:
         """Write the rows, and hash them: by `ids` only, and with their labels as `rows`."""
         ids: list[int] = []
         complete: list[int] = []
-        origins: list[int | None] = []
+        numbers: list[int | None] = []
         trained = 0
-        waiting: list[Row] = []
+        waiting: list[TokenRow] = []
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
             for row in rows:
                 waiting.append(row)
-                origins.append(row.origin)
+                numbers.append(row.number)
                 trained += row.trained
-                ids.append(_hash(*row.ids))
-                complete.append(_hash(*row.ids, *row.labels, [row.label is True]))
+                ids.append(id_digest(row.sequences))
+                complete.append(digest_of(row.sequences, row.label))
                 if len(waiting) == _BATCH:
                     writer.write_batch(_batch(waiting))
                     waiting = []
             if waiting:
                 writer.write_batch(_batch(waiting))
         lists = {"ids": ids, "rows": complete}
-        known = None if None in origins else np.array(origins, dtype=np.int64)
+        known = None if None in numbers else np.array(numbers, dtype=np.int64)
         hashes = {name: np.array(h, dtype=np.uint64) for name, h in lists.items()}
         return cls(file, hashes, known, trained)
 
     def __len__(self) -> int:
         return len(self.hashes["rows"])
 
-    def __getitem__(self, number: int) -> Row:
+    def __getitem__(self, number: int) -> TokenRow:
         batch, place = divmod(number, _BATCH)
         row = self._reader.get_batch(batch).slice(place, 1)
-        ids, labels, label, origin = (row.column(name)[0].as_py() for name in _SCHEMA.names)
-        return Row(tuple(ids), tuple(labels), label, origin)
+        sequences, label, made_of = (row.column(name)[0].as_py() for name in _SCHEMA.names)
+        return TokenRow(tuple(map(_read, sequences)), label, made_of)
 
     @cached_property
     def _reader(self) -> Any:
         return pa.ipc.open_file(pa.memory_map(str(self._file)))
 
 
-def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = {name: [getattr(row, name) for row in rows] for name in _SCHEMA.names}
+def _batch(rows: Sequence[TokenRow]) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {
+        "sequences": [[_stored(one) for one in row.sequences] for row in rows],
+        "label": [row.label for row in rows],
+        "number": [row.number for row in rows],
+    }
     return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
-def _hash(*sequences: Sequence[int]) -> int:
-    digest = blake2b(digest_size=8)
-    for sequence in sequences:
-        digest.update(len(sequence).to_bytes(8, "little"))
-        digest.update(np.asarray(sequence, dtype=np.int64).tobytes())
-    return int.from_bytes(digest.digest(), "little")
+def _stored(one: Masked) -> dict[str, Any]:
+    origins = one.origins
+    known = {} if origins is None else {name: getattr(origins, name) for name in _ORIGINS}
+    return {"side": one.side, "ids": one.ids, "labels": one.labels, **known}
+
+
+def _read(stored: Mapping[str, Any]) -> Masked:
+    one = given(stored["ids"], stored["labels"], stored["side"])
+    if stored["by"] is None:
+        return one
+    origins = Origins(
+        np.array(stored["kinds"], np.int8),
+        np.array(stored["messages"], np.int32),
+        np.array(stored["parts"], np.int32),
+        tuple(stored["roles"]),
+        stored["by"],
+    )
+    return replace(one, origins=origins)

@@ -34,8 +34,8 @@ class Trainer:
     """What its own requirements have that is not installed, and why nothing here needs it."""
     as_is: bool = False
     """Whether it can read a config and its datasets by itself."""
-    download: str = ""
-    """What installing takes: megabytes of download and of disk, and seconds, as measured."""
+    is_exact: bool = False
+    """Whether this very version was asked for, so that no other one is taken."""
 
     @property
     def distribution(self) -> str:
@@ -49,7 +49,7 @@ class Trainer:
 
     def in_version(self, version: str) -> "Trainer":
         """Return the trainer in another version, whose requirements are left as they are."""
-        return replace(self, package=f"{self.distribution}=={version}")
+        return replace(self, package=f"{self.distribution}=={version}", is_exact=True)
 
 
 @dataclass(frozen=True)

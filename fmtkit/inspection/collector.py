@@ -5,20 +5,24 @@ of two blocks are the sum of those of each.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fmtkit.converting.control_tokens import written_by
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.core.tables import has_images
 from fmtkit.counting import lengths
+from fmtkit.counting.id_hashes import Hashes, in_order
 from fmtkit.counting.lengths import RowLengths, Tally, count_lists
 from fmtkit.counting.row_ends import RowEnds, StepEnds
+from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.counting.visual_counts import VisualCounter, with_images
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
 from fmtkit.inspection.box_columns import Objects
@@ -29,7 +33,7 @@ from fmtkit.inspection.fingerprints import hash_columns
 from fmtkit.inspection.image_tally import ImageTally
 from fmtkit.inspection.masking import USUAL, Masking
 from fmtkit.inspection.reply_checks import ReplyChecks
-from fmtkit.inspection.row_observer import Observed, RowObserver
+from fmtkit.inspection.row_observer import Counted, Observed, RowObserver
 from fmtkit.inspection.source_columns import ColumnCounts
 from fmtkit.inspection.written_rows import Written, write
 from fmtkit.rendering.chat import ChatTemplate
@@ -136,11 +140,12 @@ class Viewer:
             images = statistics.images.add(table, self.visual, statistics.findings, records)
             added = images.added
             statistics.images.add_boxes(images, objects or {}, statistics.findings, records)
-        counts = self._count(
-            statistics, _every(written, self.stride), table, records, counter, added
-        )
+        seen = _Hashing(counter)
+        some = _every(written, self.stride)
+        counts = self._count(statistics, some, table, records, seen, added)
         if self.observer is not None:
-            statistics.observed = self.observer.view(table, written, counts, records)
+            counted = Counted(counts, seen.of_rows(some))
+            statistics.observed = self.observer.view(table, written, counted, records)
         return statistics
 
     def _note(
@@ -176,18 +181,20 @@ class Viewer:
         written: Written,
         table: pa.Table,
         records: Ints,
-        counter: lengths.Counter,
+        counter: "_Hashing",
         added: Ints,
     ) -> dict[str, Ints]:
         """Count the lengths of rows, and return them; `added` are the tokens of each row's images."""
         ends = self._ends(table)
         found = dict(ends.count(written.texts, counter).columns) if written.texts else {}
+        counter.name(written.texts)
         for name, lists in written.lists.items():
             counts = count_lists(lists, counter)
             if name == "completions":
                 steps = StepEnds.of(self.tokenizer, self.masking.step_separator)
                 counts = steps.count(lists, counter)
                 found[STEPS] = found["prompt"] + counts + steps.before
+            counter.name([name])
             if name == "segments":
                 counts = counts + self._around(table, written)
             found[LISTS[name]] = counts
@@ -245,6 +252,43 @@ class Viewer:
         if "tools" not in table.column_names or table["tools"].null_count == table.num_rows:
             return
         found["tools"] = counter.count(table["tools"].combine_chunks().take(pa.array(written.kept)))
+
+
+class _Hashing:
+    """Counts as a counter does, and keeps the hashes of the ids of what it counts."""
+
+    def __init__(self, counter: lengths.Counter) -> None:
+        self.counter = counter
+        self.last: list[Hashes] = []
+        self.named: dict[str, Hashes] = {}
+
+    def count(self, texts: pa.Array) -> Ints:
+        """Return the count of each string; 0 for a null."""
+        if not isinstance(self.counter, TokenCounter) or not self.counter.hashes_ids:
+            return self.counter.count(texts)
+        counts, hashes = self.counter.count_and_hash(texts)
+        self.last.append(hashes)
+        return counts
+
+    def count_joined(self, left: pa.Array, right: pa.Array, counts: Ints) -> Ints:
+        """Return the count of `left + right` in each row; `counts` are the sums for the two."""
+        return self.counter.count_joined(left, right, counts)
+
+    def name(self, columns: Iterable[str]) -> None:
+        """Say of which columns the last hashes are."""
+        names = [*columns]
+        if self.last:
+            self.named.update(zip(names, self.last[-len(names) :], strict=True))
+        self.last = []
+
+    def of_rows(self, written: Written) -> dict[str, Hashes]:
+        """Return the hashes of each row's texts by column, those of lists in their order."""
+        found = dict(self.named)
+        for name in found.keys() & written.lists.keys():
+            lists = written.lists[name]
+            rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+            found[name] = in_order(found[name], rows, len(lists))
+        return found
 
 
 def _every(written: Written, stride: int) -> Written:

@@ -230,7 +230,9 @@ class BlockViewer(PickledByFields):
         counters = self._counters
         if not hasattr(counters, "mine"):
             tokenizer = self.viewer.tokenizer
-            made = TokenCounter(tokenizer, threads=1) if tokenizer else CharacterCounter()
+            # What else looks at the rows is told the hashes of their ids.
+            hashes = self.viewer.observer is not None
+            made = TokenCounter(tokenizer, 1, hashes) if tokenizer else CharacterCounter()
             counters.mine = made
         mine: Counter = counters.mine
         return mine

@@ -1,6 +1,12 @@
-"""One sequence as it reaches the model: its tokens, which of them are trained, and why."""
+"""A row as it reaches the model: the ids of its sequences, their labels, and where each token comes from.
+
+Masks, the page, `fmtkit diff` and `fmtkit lock` share it. Of a sequence that another trainer made only its
+ids and labels are known.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +36,12 @@ WHY = {
     "trained on as far as ce_coef weighs them",
     "teacher": "the teacher's probabilities of the reply are trained on, the prompt is context",
     "context": "the row is context; what is trained is generated while training",
+    "given": "the trainer that made the tokens has masked them",
 }
 """Rule of a mask -> what it means, in a sentence."""
+
+NOT_TRAINED = -100
+"""The label of a token that is not trained on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +58,8 @@ class Masked:
     prompt_length: int
     """Tokens before the first of the reply."""
     rule: str
-    labels: tuple[float, ...] | None = None
-    """For the trained tokens of a stepwise row."""
+    steps: tuple[float, ...] | None = None
+    """The labels of the trained tokens of a stepwise row."""
     windows: tuple[Span, ...] = ()
     """Tokens that strided EBFT regenerates; each window begins at its anchor."""
     notes: tuple[str, ...] = ()
@@ -57,6 +67,32 @@ class Masked:
     """Where the template marks the replies in `text`, in characters, if the mask follows from that."""
     origins: Origins | None = None
     """Where each token comes from; None where it was not asked for."""
+
+    @property
+    def labels(self) -> Ints:
+        """Return the label of each token as a trainer gets it: its id, or that of a step, or NOT_TRAINED."""
+        if self.steps is None:
+            return np.where(self.trained, self.ids, NOT_TRAINED)
+        found = np.full(len(self.ids), NOT_TRAINED, np.int64)
+        # A soft label of 0.5 or more counts as correct.
+        found[self.trained] = np.array(self.steps, np.float64) >= 0.5
+        return found
+
+    def cut(self, kept: slice) -> "Masked":
+        """Return some of the tokens, as a trainer that truncates keeps them."""
+        before = int(self.trained[: kept.indices(len(self.ids))[0]].sum())
+        trained = self.trained[kept]
+        steps = None if self.steps is None else self.steps[before : before + int(trained.sum())]
+        origins = None if self.origins is None else self.origins.cut(kept)
+        offsets = self.offsets[kept]
+        return replace(
+            self,
+            ids=self.ids[kept],
+            trained=trained,
+            offsets=offsets,
+            steps=steps,
+            origins=origins,
+        )
 
     @property
     def why(self) -> str:
@@ -70,6 +106,54 @@ class Masked:
         for start, end in self.windows:
             found[start:end] = True
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRow:
+    """The sequences of one row: one, or those of the chosen and the rejected reply."""
+
+    sequences: tuple[Masked, ...]
+    label: bool | None = None
+    """The label of an unpaired reply."""
+    number: int | None = None
+    """The number of the row that it was made of; None where that is not known."""
+
+    @property
+    def length(self) -> int:
+        """Return the number of tokens of the longest sequence."""
+        return max((len(one.ids) for one in self.sequences), default=0)
+
+    @property
+    def trained(self) -> int:
+        """Return the number of tokens that are trained on."""
+        return sum(int(one.trained.sum()) for one in self.sequences)
+
+
+def given(ids: Sequence[int], labels: Sequence[int], side: str = "") -> Masked:
+    """Return a sequence of which only the ids and the labels are known."""
+    numbers, wanted = np.array(ids, np.int64), np.array(labels, np.int64)
+    trained = wanted != NOT_TRAINED
+    is_own = bool((wanted == numbers)[trained].all())
+    steps = None if is_own else tuple(map(float, wanted[trained].tolist()))
+    return Masked(side, "", numbers, trained, (), 0, "given", steps)
+
+
+def id_digest(sequences: Sequence[Masked]) -> int:
+    """Return eight bytes by which rows with the same ids are found."""
+    digest = blake2b(digest_size=8)
+    for one in sequences:
+        digest.update(len(one.ids).to_bytes(8, "little") + one.ids.astype("<i8").tobytes())
+    return int.from_bytes(digest.digest(), "little")
+
+
+def digest_of(sequences: Sequence[Masked], label: bool | None = None) -> int:
+    """Return eight bytes by which rows with the same ids and the same labels are found."""
+    digest = blake2b(digest_size=8)
+    for one in sequences:
+        digest.update(f"{len(one.ids)}:{one.windows}:".encode())
+        digest.update(one.ids.astype("<i8").tobytes() + one.labels.astype("<i8").tobytes())
+    digest.update(bytes([label is True]))
+    return int.from_bytes(digest.digest(), "little")
 
 
 def encoded(text: str, tokenizer: Tokenizer, rule: str) -> Masked:

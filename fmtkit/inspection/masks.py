@@ -226,7 +226,7 @@ def mask_steps(
         tuple(offsets),
         len(bos) + len(prompt.ids),
         "steps",
-        labels=labels,
+        steps=labels,
         notes=_label_notes(labels),
     )
 

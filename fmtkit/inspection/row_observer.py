@@ -7,10 +7,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fmtkit.core.data_classes import dataclass
+from fmtkit.counting.id_hashes import Hashes
 from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.written_rows import Written
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted of the rows of a batch, by column."""
+
+    lengths: Mapping[str, Ints]
+    ids: Mapping[str, Hashes]
+    """Hashes of the ids of each row's text, or of its texts in their order; empty without a tokenizer."""
 
 
 class Observed(Protocol):
@@ -32,12 +43,10 @@ class RowObserver(Protocol):
         """Return what is kept of no row."""
         ...
 
-    def view(
-        self, table: pa.Table, written: Written, counts: Mapping[str, Ints], records: Ints
-    ) -> Observed:
+    def view(self, table: pa.Table, written: Written, counted: Counted, records: Ints) -> Observed:
         """Look at a batch of a canonical table.
 
-        `written` are its texts, `counts` the lengths of those rows by column, and `records` the rows of the
-        block that the rows of the table were made of.
+        `written` are its texts, `counted` what was counted of those rows, and `records` the rows of the block
+        that the rows of the table were made of.
         """
         ...

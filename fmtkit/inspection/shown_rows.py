@@ -182,7 +182,7 @@ def _side(one: Masked, written: str, labels: Sequence[str]) -> ShownSide:
         spans,
         one.prompt_length,
         one.why,
-        one.labels,
+        one.steps,
         one.windows,
         one.notes,
         shown_in(one.text, written, labels),

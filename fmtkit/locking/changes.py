@@ -77,7 +77,7 @@ def _libraries(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 DIGESTS = {
     "rows": ("data", "the rows that the type makes"),
     "texts": ("texts", "the texts that the template writes"),
-    "tokens": ("tokens", "the numbers of tokens"),
+    "tokens": ("tokens", "the tokens"),
 }
 """Digest of all rows -> what a change of it is called, and what it is of; one explains those after it."""
 

@@ -19,7 +19,7 @@ from fmtkit.inspection.masking import DEFAULT_RULES, USUAL
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.locking.lock_file import lines_of
 from fmtkit.locking.places import Places
-from fmtkit.locking.row_digests import Digests, RowDigests, digest_of, groups_of, sum_of
+from fmtkit.locking.row_digests import Digests, RowDigests, digest_of_all, groups_of, sum_of
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -100,17 +100,15 @@ def _counts(ledger: Mapping[str, Any]) -> dict[str, Any]:
 def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
     """Return the digests of all rows, and what they are of."""
     found: dict[str, Any] = {
-        "rows": digest_of(digests.rows),
+        "rows": digest_of_all(digests.rows),
         "sum": sum_of(digests.rows),
         "table_rows": digests.size,
-        "texts": digest_of(digests.texts),
+        "texts": digest_of_all(digests.texts),
     }
     if viewer.tokenizer is None:
         return found | {"of": "canonical rows and their texts; there is no tokenizer"}
-    of = (
-        f"canonical rows, their texts and token counts; ids and labels of {len(digests.masks)} rows"
-    )
-    return found | {"of": of, "tokens": digest_of(digests.tokens)}
+    of = f"canonical rows, their texts and ids; ids and labels of {len(digests.masks)} rows"
+    return found | {"of": of, "tokens": digest_of_all(digests.tokens)}
 
 
 def _within(digests: Digests, viewer: RowViewer) -> dict[str, Any]:

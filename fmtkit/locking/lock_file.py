@@ -16,7 +16,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, OutputExistsError, UnknownNameError
 from fmtkit.inspection.advice import ADVICE
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format; another one is refused."""
 KIND = "fmtkit_lock"
 HEAD = """\

@@ -1,8 +1,8 @@
-"""Digests of rows: of their canonical columns, texts and lengths, and of some rows' ids and labels.
+"""Digests of rows: of their canonical columns, texts and ids, and of some rows' labels.
 
-Ids and labels follow from a row's columns, the texts that the template writes of it, the tokenizer and the
-rule of the masks. The first two are hashed here for every row, the others by their files and settings. The
-lengths of every row, and the ids and labels of some, show a library that makes something else of the same.
+Labels follow from a row's columns, the texts that the template writes of it, its ids and the rule of the
+masks. The first three are hashed here for every row, the rule by its settings. The labels of some rows show a
+library that makes something else of the same.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from fmtkit.core import buffers
 from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.fingerprints import MIX
-from fmtkit.inspection.masked import Masked
+from fmtkit.inspection.masked import Masked, digest_of
+from fmtkit.inspection.row_observer import Counted
 from fmtkit.inspection.written_rows import Written
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +55,7 @@ class RowDigests:
 
     def add_masks(self, row: int, masked: Sequence[Masked]) -> None:
         """Add the digest of the ids and labels of a row."""
-        self.masks[row] = digest_of_masks(masked)
+        self.masks[row] = f"{digest_of(masked):016x}"[:SHORT]
 
     def whole(self) -> "Digests":
         """Return the hashes in one piece."""
@@ -107,22 +108,12 @@ def groups_of(hashes: Hashes, every: int) -> list[str]:
 
 def group_of(hashes: Hashes, first: int, last: int) -> str:
     """Return the digest of the rows from `first` to the one before `last`."""
-    return digest_of(hashes[first:last])[:SHORT]
+    return digest_of_all(hashes[first:last])[:SHORT]
 
 
-def digest_of(hashes: Hashes) -> str:
+def digest_of_all(hashes: Hashes) -> str:
     """Return the digest of hashes in their order, the same on every machine."""
     return sha256(hashes.astype("<u8").tobytes()).hexdigest()
-
-
-def digest_of_masks(masked: Sequence[Masked]) -> str:
-    """Return the digest of the ids and the labels that a row is trained with."""
-    found = sha256()
-    for one in masked:
-        labels = "" if one.labels is None else repr(one.labels)
-        found.update(f"{one.side}:{len(one.ids)}:{labels}:{one.windows}:".encode())
-        found.update(one.ids.astype("<i8").tobytes() + one.trained.astype("u1").tobytes())
-    return found.hexdigest()[:SHORT]
 
 
 @dataclass(frozen=True)
@@ -134,16 +125,20 @@ class RowDigester:
         return RowDigests()
 
     def view(
-        self, table: pa.Table, written: Written, counts: Mapping[str, Ints], records: Ints
+        self, table: pa.Table, written: Written, counted: Counted, records: Ints
     ) -> RowDigests:
         """Hash a batch of a canonical table."""
         rows = hash_columns({name: table[name] for name in table.column_names})
         texts, tokens = np.zeros((2, table.num_rows), np.uint64)
         if written.texts or written.lists:
             texts[written.kept] = hash_columns({**written.texts, **written.lists})
-        for name, numbers in sorted(counts.items()):
-            named = np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) | 1)
-            tokens[written.kept] = tokens[written.kept] * MIX + numbers.astype(np.uint64) * named
+        for what, columns in (("", counted.lengths), ("ids ", counted.ids)):
+            for name, numbers in sorted(columns.items()):
+                key = blake2b(f"{what}{name}".encode(), digest_size=8).digest()
+                named = np.uint64(int.from_bytes(key) | 1)
+                tokens[written.kept] = (
+                    tokens[written.kept] * MIX + numbers.astype(np.uint64) * named
+                )
         return RowDigests([rows], [texts], [tokens], [np.asarray(records, np.int64)])
 
 
@@ -188,8 +183,13 @@ def _named(columns: Iterable[tuple[str, pa.Array]]) -> pa.Array:
     """Join values with their names; a null is as if its column were not there."""
     parts = []
     for name, said in columns:
+        is_null = pc.equal(said, _bytes(NOTHING))
+        if not pc.any(is_null).as_py():
+            # All texts are written once.
+            parts += [_bytes(f"{name}="), said]
+            continue
         with_name = pc.binary_join_element_wise(_bytes(f"{name}="), said, _bytes(""))
-        parts.append(pc.if_else(pc.equal(said, _bytes(NOTHING)), _bytes(""), with_name))
+        parts.append(pc.if_else(is_null, _bytes(""), with_name))
     return pc.binary_join_element_wise(*parts, _bytes(";"), _bytes(""))
 
 
