@@ -240,7 +240,7 @@ def _joined(words: list[str]) -> list[str]:
 
 
 def _parts(word: str) -> list[str]:
-    """Return the words of which one without blanks is made, where any of them is known."""
+    """Return the words in a name without blanks, if any of them is known."""
     if word in NAMES or not _UNSPACED.match(word):
         return [word]
     between = _foreign().split(word)

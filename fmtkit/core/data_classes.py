@@ -123,7 +123,7 @@ def _shown(self: Any) -> str:
 
 
 def _frozen(cls: Any, change: Any) -> Any:
-    """Return a method that changes what a class derived from this one adds, and no field."""
+    """Return a method that refuses changes of fields; attributes that a derived class adds may change."""
     verb = "assign to" if change is object.__setattr__ else "delete"
 
     def changed(self: Any, name: str, *value: Any) -> None:
