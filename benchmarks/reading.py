@@ -1,19 +1,15 @@
-"""Parquet read in two ways: by fmtkit's typed reader, and by a prototype that makes JSON lines of its batches.
+"""Parquet read in two ways: conversations and tools as JSON lines for the kernel, and by the typed reader.
 
-The second way would leave the kernel as the only fast reader. A C function (block_parsing.c, built here with `cc`)
-or polars writes those columns as JSON that the type reads; the lines then go the way of a file of JSON lines,
-fused rows too. A row that has no such line goes to the strict parser, as the values that it gets today.
-Each conversion runs in a process of its own; CPU seconds include its start. `--write` puts the table into
-README.md.
+The typed reader takes columns as they are, and rows whose columns do not say enough, such as those with
+tools, one by one. Each conversion runs in a process of its own; CPU seconds include its start. `--write` puts
+the table into README.md.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/block_parsing.py --rows 40000 --rounds 5
-    .venv/bin/python benchmarks/block_parsing.py --only tokens --without-kernel
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/reading.py --rows 40000 --rounds 5
+    .venv/bin/python benchmarks/reading.py --only tokens --without-kernel
 """
 
 import argparse
-import ctypes
 import hashlib
-import io
 import itertools
 import json
 import os
@@ -23,137 +19,32 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import peers
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import samples
-from convert import HERE, machine, write_table
+from convert import machine, write_table
 
-from fmtkit.columns.kinds import DialogKind, ToolsKind
-from fmtkit.converting import block_parsing
-from fmtkit.converting.binding import Binding
-from fmtkit.converting.bound_column import MEDIA
+from fmtkit.converting import block_parsing, pipeline
 from fmtkit.reading import native
-from fmtkit.sources.blocks import ArrowBlock, ArrowRows, ReadCells, Records
-from fmtkit.sources.marks import Fault
 
-LIBRARY = "FMTKIT_BENCH_ENCODER"
-"""Names the library that was built of block_parsing.c to the processes of the contest."""
 GROUP_ROWS = 5000
 TOKENS = 600
-AS_IT_IS, TOOLS, MESSAGES = range(3)
-"""What a column holds, as block_parsing.c numbers it: within tools and calls null keys are left out."""
-
-Encode = Callable[[pa.RecordBatch, Sequence[int]], Any]
-"""Makes lines of a batch, as bytes or as any buffer, by what its columns hold."""
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """Load what was built of block_parsing.c."""
-    return ctypes.CDLL(os.environ[LIBRARY])
-
-
-def natively(batch: pa.RecordBatch, places: Sequence[int]) -> Any:
-    """Encode a batch with block_parsing.c."""
-    schema, array = ctypes.create_string_buffer(72), ctypes.create_string_buffer(80)
-    at = ctypes.addressof(array), ctypes.addressof(schema)
-    batch._export_to_c(*at)
-    lines, size = ctypes.c_void_p(), ctypes.c_size_t()
-    about = ctypes.c_size_t(batch.nbytes * 17 // 16 + 64 * batch.num_rows)
-    numbers = (ctypes.c_int * len(places))(*places)
-    made = ctypes.byref(lines), ctypes.byref(size)
-    failed = library().reading_encode(schema, array, numbers, about, *made)
-    pa.RecordBatch._import_from_c(*at)
-    if failed:
-        raise MemoryError
-    held = (ctypes.c_char * size.value).from_address(lines.value or 0)
-    weakref.finalize(held, library().reading_free, lines)
-    return held
-
-
-def with_polars(batch: pa.RecordBatch, places: Sequence[int]) -> Any:
-    """Encode a batch with polars, which leaves no null key out."""
-    frame, lines = pl.from_arrow(batch), io.BytesIO()
-    assert isinstance(frame, pl.DataFrame)
-    frame.write_ndjson(lines)
-    return lines.getbuffer()
-
-
-class EncodedRows(Records):
-    """Rows of a columnar batch as lines for the kernel; the strict parser gets the values of the batch."""
-
-    def __init__(self, rows: ArrowRows, binding: Binding, encode: Encode) -> None:
-        self.rows, self.binding, self.encode = rows, binding, encode
-        super().__init__(self._lines())
-
-    def _lines(self) -> Any:
-        table, binding = self.rows.batch, self.binding
-        if not binding.converter.takes_rows:
-            used = {*MEDIA, *(column.path[0] for column in binding.every)}
-            table = table.select([name for name in table.schema.names if name in used])
-        places = dict.fromkeys(table.schema.names, AS_IT_IS)
-        for column in binding.every:
-            kind = column.kind
-            if column.path and isinstance(kind, ToolsKind):
-                places[column.path[0]] = TOOLS
-            elif column.path and isinstance(kind, DialogKind) and kind.wide:
-                places[column.path[0]] = MESSAGES
-        each = [places[name] for name in table.schema.names]
-        made = [self.encode(batch, each) for batch in table.to_batches()]
-        return made[0] if len(made) == 1 else b"".join(made)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def blank(self) -> int:
-        """Count no blank lines."""
-        return 0
-
-    def picked(self, records: np.ndarray) -> Records:
-        """Return some of the records."""
-        rows = ArrowRows(self.rows.batch.take(pa.array(records)))
-        return EncodedRows(rows, self.binding, self.encode)
-
-    def raw(self, record: int) -> bytes:
-        """Return the canonical JSON text of a record."""
-        return self.rows.raw(record)
-
-    def line(self, record: int) -> None:
-        """Return None: columns have no lines."""
-
-    def lines_of(self, records: np.ndarray) -> None:
-        """Return None: columns have no lines."""
-
-    def value(self, record: int, *, written: bool = False) -> tuple[Any, Fault | None]:
-        """Return a record's value from its columns, without the keys of other rows if it is sound."""
-        value, fault = self.rows.value(record, written=written)
-        if fault is None and not self.binding.judge(value):
-            value = self.binding.without_filled_keys(value)
-        return value, fault
-
-
-def use(encode: Encode) -> None:
-    """Make fmtkit read columnar sources by an encoder, in this process."""
-
-    def records(block: ArrowBlock, read: ReadCells | None = None) -> ArrowRows | EncodedRows:
-        rows = ArrowRows(block.batch)
-        return EncodedRows(rows, read.keywords["binding"], encode) if read else rows
-
-    ArrowBlock.records = records
+def use_typed_reader() -> None:
+    """Make fmtkit read conversations in columns as all other columns, in this process."""
+    pipeline.as_lines = lambda records, binding: records
 
 
 def use_strict_parser() -> None:
     """Make fmtkit read columnar sources row by row, in this process."""
+    use_typed_reader()
     block_parsing._parse_columns = lambda batch, plan: None
 
 
@@ -170,9 +61,8 @@ def child(contestant: str, source: str, out: str, type_name: str) -> None:
 
 
 READERS: dict[str, Callable[[], None]] = {
-    "typed": lambda: None,
-    "encoder": partial(use, natively),
-    "polars' encoder": partial(use, with_polars),
+    "typed reader": use_typed_reader,
+    "lines": lambda: None,
     "strict parser": use_strict_parser,
 }
 CASES = {
@@ -184,14 +74,6 @@ CASES = {
     "tokens": ("rows of 600 tokens", 0, 4, ("passthrough",)),
 }
 """Shape -> its name, the bytes of a row, by what its rows are fewer, and the types that read it."""
-
-
-def build(folder: Path) -> None:
-    """Build the encoder, and name it to the processes that are started."""
-    made = folder / "block_parsing.so"
-    flags = ["-std=c11", "-O3", "-shared", "-fPIC", f"-I{HERE.parent / 'fmtkit/reading/kernel'}"]
-    subprocess.run(["cc", *flags, HERE / "block_parsing.c", "-o", made, "-lm"], check=True)
-    os.environ[LIBRARY] = str(made)
 
 
 def parquet(folder: Path, shape: str, rows: int, size: int) -> Path:
@@ -263,7 +145,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000, help="rows of the flat pairs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[*CASES], choices=[*CASES])
-    parser.add_argument("--polars", action="store_true", help="let polars' writer join in")
     parser.add_argument(
         "--without-kernel", action="store_true", help="typed reader and strict parser, no kernel"
     )
@@ -273,14 +154,13 @@ def main() -> None:
     if given.child:
         child(*given.child)
         return
-    readers = ["typed", "encoder", *(["polars' encoder"] if given.polars else [])]
+    readers = ["typed reader", "lines"]
     if given.without_kernel:
-        readers, os.environ[native.VARIABLE] = ["typed", "strict parser"], native.OFF
+        readers, os.environ[native.VARIABLE] = ["typed reader", "strict parser"], native.OFF
     heads = [readers[0], *(head for reader in readers[1:] for head in (reader, "ratio of CPU"))]
     lines = [f"| Parquet of | type | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
     with tempfile.TemporaryDirectory(prefix="fmtkit-bench-") as name:
         folder = Path(name)
-        build(folder)
         for shape in given.only:
             title, size, fewer, types = CASES[shape]
             source = parquet(folder, shape, given.rows // fewer, size)

@@ -105,11 +105,10 @@ def make_trainer(
     return kind(
         model=model,
         args=GRPOConfig(output_dir=str(folder), **given),
-        train_dataset=dataset(count),
         reward_funcs=[rewarded],
         rollout_func=rollout,
         rollouts=rollouts,
-        **(more or {}),
+        **{"train_dataset": dataset(count), **(more or {})},
     )
 
 

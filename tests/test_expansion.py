@@ -84,8 +84,7 @@ def names_of(row: dict[str, list[dict[str, str]]]) -> set[str]:
 
 
 def in_blocks_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, *others = jsonl.blocks_of_lines.__defaults__
-    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (size, *others))
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", size)
     monkeypatch.setattr(pipeline, "BLOCK_BYTES", size)
 
 

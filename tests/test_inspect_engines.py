@@ -26,7 +26,6 @@ from fmtkit.inspection import fingerprints, inspection
 from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.reports import survey_outputs
 from fmtkit.sources import jsonl, parts
-from fmtkit.sources.blocks import MAX_LINE_BYTES
 
 RAY = {"engine": "ray"}
 JOINED = "oasst.rows/source.jsonl"
@@ -147,7 +146,7 @@ def on_copies(monkeypatch):
 
 @pytest.mark.parametrize("made", MADE)
 def test_the_report_of_copies_is_that_of_threads(tmp_path, monkeypatch, on_copies, made):
-    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (50_000, MAX_LINE_BYTES))
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", 50_000)
     compare(made(tmp_path, SHORT), monkeypatch, LOOKED_AT[1:2])
 
 
@@ -187,7 +186,7 @@ def checked(case: Case, source: str, **engine: Any) -> Any:
 def cut(tmp_path, monkeypatch):
     """Give files of many kinds that are cut into many tasks, and blocks of a few rows."""
     monkeypatch.setattr(parts, "PART_BYTES", 40_000)
-    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (6_000, MAX_LINE_BYTES))
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", 6_000)
     rows, _ = sick_rows.sick(400)
     rows = [{**row, "note": SHORT} for row in rows]
     for place in (30, 200, 201, 399):

@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache, reduce
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from test_kernel_lines import STRESS, mostly_sound
 from test_parse import CASES, sound_lines
 
 from fmtkit.columns.read_spec import DialogNode, KeyNode, ReadColumn, ReadSpec
+from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import Ask, Condition, Layout, Shape, View
 from fmtkit.columns.text_layout import Path as Way
 from fmtkit.columns.turn_sources import Blank, Equal, Last, Messages, Texts, turns
@@ -224,14 +226,26 @@ def test_sources_mean_what_the_expressions_make():
         made = ordinary(job, block)
         columns = made.table.select(fusion.names).to_pylist()
         for record, written in zip(made.records.tolist(), columns, strict=True):
-            values = fusion._values(json.loads(lines[record])) if record in laid else {}
-            for name, source in zip(fusion.names, fusion._rules.dialogs, strict=True):
+            values = values_of(fusion, json.loads(lines[record])) if record in laid else {}
+            for name, source in zip(fusion.names, fusion.paths.layout.dialogs, strict=True):
                 if values:
                     assert [held(turn) for turn in turns(source, values)] == [
                         *map(held, written[name])
                     ]
                     rows += 1
     assert rows > 100
+
+
+def values_of(fusion: Fusion, row: dict[str, Any]) -> dict[str, object]:
+    """Return the strict parser's values of a row for the columns of which conversations are made."""
+    bound = fusion.paths.layout.bound
+    values = {
+        one.name: (one, one.lookup(row)) for one in fusion.binding.columns if one.name in bound
+    }
+    return {
+        name: None if value is None else value_of(one.kind, value)
+        for name, (one, value) in values.items()
+    }
 
 
 def held(turn: Mapping[str, object]) -> dict[str, object]:
@@ -308,12 +322,11 @@ def test_a_column_of_texts_that_is_full_costs_no_row(monkeypatch):
     lines = [*lines_of(50), *lines_of(50, system="s" * 100)]
     assert laid_rows(job, lines) == 100
     monkeypatch.setattr(clean_lines, "MAX_INT32", 2_000)
-    clean_lines._compiled_layout.cache_clear()
     fusion = job.fusions[0]
-    compiled = clean_lines.compile_layout(fusion.binding.spec, fusion.paths.layout)
+    told = clean_lines.layout_tuple(fusion.binding.spec, fusion.paths.layout)
+    compiled = replace(fusion.paths.compiled, layout=native.kernel().compile_layout(told))
     monkeypatch.setattr(fusion, "paths", replace(fusion.paths, compiled=compiled))
     assert 0 < laid_rows(job, lines) < 100
-    clean_lines._compiled_layout.cache_clear()
 
 
 def test_a_long_block_is_laid_out_though_its_template_has_met_no_row(tmp_path):
@@ -587,7 +600,7 @@ def test_the_kernel_refuses_tuples_that_tell_no_layout(told):
 def test_a_layout_goes_with_its_own_spec():
     kernel = native.kernel()
     other = kernel.compile((((("a",), ("text",), True),), (), (), 100))
-    own = clean_lines._compiled_layout(spec(), layout())
+    own = clean_lines.compile_layout(spec(), layout()).layout
     with pytest.raises(ValueError, match="another spec"):
         kernel.read(b"", other, own)
     texts = kernel.compile(

@@ -174,11 +174,12 @@ FILES = sorted(
     (
         *(of_axolotl.FIXTURES / "plans").glob("*.yaml"),
         *(of_axolotl.FIXTURES / "refused").glob("*.yaml"),
+        *(of_axolotl.FIXTURES.parent / "trl").rglob("*.yaml"),
         *EXAMPLES.glob("*.yaml"),
         *(of_axolotl.EXAMPLES / "examples").rglob("*.y*ml"),
     )
 )
-"""Example configs: fmtkit's, those of axolotl's users, and axolotl's own where they are at hand."""
+"""Example configs: fmtkit's, those of axolotl's and TRL's users, and axolotl's own where they are at hand."""
 
 
 def keys_of_problems(source: Any) -> list[str]:
@@ -189,7 +190,8 @@ def keys_of_problems(source: Any) -> list[str]:
         texts = (re.sub(r"^(key|--set) ", "", one.message) for one in error.problems)
         firsts = (re.match(r"[\w.]*", text) for text in texts)
         return [
-            one.key or (first.group() if first else "")
+            # Of several files under one key each may be missing.
+            one.message if one.code == "source" else one.key or (first.group() if first else "")
             for one, first in zip(error.problems, firsts, strict=True)
         ]
     except FmtkitError as error:

@@ -53,8 +53,8 @@ def test_long_work_writes_plain_lines_where_stderr_is_no_terminal(
 ):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     # As if ten seconds had passed since the last line.
-    monkeypatch.setattr(progress_lines, "_PAUSE", -1.0)
-    monkeypatch.setattr(progress_lines, "_SHARE", 0.0)
+    monkeypatch.setattr(progress_lines, "PAUSE", -1.0)
+    monkeypatch.setattr(progress_lines, "SHARE", 0.0)
     out = ["-o", tmp_path / "out.parquet", "--overwrite"] if command == "convert" else []
     size = source.stat().st_size
     shown = fmtkit(capsys, command, source, "--type", "chatml.intel", *out)

@@ -17,7 +17,6 @@ import fmtkit
 from fmtkit.converting import ray_engine, task_work
 from fmtkit.core.errors import ResumeError, SourceError
 from fmtkit.sources import jsonl, raw
-from fmtkit.sources.blocks import MAX_LINE_BYTES
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.raw import RangeHash, digest_of_range, folded, ranges_of
 
@@ -92,7 +91,7 @@ def test_hashes_are_the_same_on_both_engines_and_for_one_file(sources, tmp_path,
 
     monkeypatch.setattr(ray_engine, "Ray", lambda *arguments: Noting())
     # What the first block does not reach is not hashed yet when a run begins.
-    monkeypatch.setattr(jsonl.blocks_of_lines, "__defaults__", (500, MAX_LINE_BYTES))
+    monkeypatch.setattr(jsonl, "BLOCK_BYTES", 500)
     here = []
     monkeypatch.setattr(
         "fmtkit.sources.raw.Location.sha256",

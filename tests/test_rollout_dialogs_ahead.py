@@ -12,8 +12,10 @@ import scripted_rollouts as scripted
 import tiny_training as tiny
 import torch
 import trl
+from datasets import Dataset
 
 from fmtkit.training.rl.rollouts.contract import RolloutError
+from fmtkit.training.rl.rollouts.dialogs_ahead import Conversations
 from fmtkit.training.run import process
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
@@ -212,6 +214,42 @@ def test_an_environment_plays_in_the_thread_and_is_asked_for_its_reward(caller, 
         assert reward == pytest.approx(sum(totals) / len(totals))
     told = [prompt[0]["content"] for batch in seen for prompt in batch["prompts"]]
     assert all(re.fullmatch(r".* from \d+", text) for text in told)
+
+
+class Doubler(Counter):
+    """Adds everything twice."""
+
+    def add(self, number: int) -> str:
+        """Add a number twice.
+
+        Args:
+            number: What to add.
+        """
+        return super().add(2 * number)
+
+
+@pytest.mark.slow
+def test_each_row_plays_in_the_environment_that_it_names(caller, tmp_path):
+    kinds = {"counter": Counter, "doubler": Doubler}
+    rows = [{**row, "environment": [*kinds][n // 2 % 2]} for n, row in enumerate(scripted.rows(48))]
+    more = {"train_dataset": Dataset.from_list(rows)}
+    arguments = {"told": False, "environment": kinds, "more": more}
+    plain, before = trained(caller, tmp_path / "a", **arguments)
+    ahead, after = trained(caller, tmp_path / "b", AHEAD, **arguments)
+    assert said(ahead) == said(plain)
+    assert scripted.losses(after) == scripted.losses(before)
+
+
+def test_the_thread_has_nothing_of_the_trainer_that_conversations_do_not_read(caller, tmp_path):
+    _, trainer = trained(caller, tmp_path, told=False, max_steps=1)
+    trainer.added_later = {}
+    conversations = Conversations(trainer, trainer.processing_class, {})
+    # TRL's generation writes these: they are the thread's own, all else is read.
+    own = ("state", "vllm_generation", "_metrics", "model")
+    assert all(getattr(conversations, name) is not getattr(trainer, name) for name in own)
+    for name in ("optimizer", "lr_scheduler", "train_dataset", "_buffered_inputs", "added_later"):
+        assert hasattr(trainer, name)
+        assert not hasattr(conversations, name)
 
 
 def test_environments_are_used_again(caller, tmp_path):

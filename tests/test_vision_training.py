@@ -342,7 +342,7 @@ def test_the_tokens_of_a_row_are_those_of_its_batch(
     work = make_job(tmp_path, vision_model(family), method, images=EACH)
     trainer, parts = trainer_of(work)
     measure = image_lengths.Measure(work, parts.processor)
-    assert measure._rule is not None
+    assert measure.rule is not None
     for number in range(len(parts.train)):
         drawn = parts.train[number]
         inputs = images_seen.model_inputs(trainer, [copy.deepcopy(drawn)])

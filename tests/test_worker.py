@@ -87,7 +87,7 @@ def test_what_is_collected_with_its_connection_closes_it_once(worker):
 
     rows = served()
     assert next(rows) == [b"A"]
-    connection, taken = worker._connection, worker._connection.fileno()
+    connection, taken = worker.connection, worker.connection.fileno()
     # The collector's order is any: here the connection's finalizer comes before the generator's.
     connection.__del__()
     with open(os.devnull, "rb") as other:  # noqa: PTH123 - the same number once more

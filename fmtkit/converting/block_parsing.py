@@ -28,6 +28,7 @@ from fmtkit.columns.typed_kinds import (
 from fmtkit.converting import json_cells, row_images
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.bound_column import MEDIA, BoundColumn, Row
+from fmtkit.converting.column_lines import LinedRows, is_sound
 from fmtkit.converting.lost_turns import CarriedKind, carried
 from fmtkit.core import buffers
 from fmtkit.core.codes import Reject
@@ -79,9 +80,10 @@ class ReadPlan(PickledByFields):
         there = {name: str(i) for i, name in enumerate(set(batch.schema.names) & tops.keys())}
         # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern. Without the
         # mark of JSON, which would make its text a type of its own.
-        columns = [batch.column(name) for name in there]
-        frame = pl.from_arrow(pa.Table.from_arrays(columns, names=[*there.values()]))
-        assert isinstance(frame, pl.DataFrame)
+        # Column by column: of a table polars waits for threads of its own, with the interpreter's lock.
+        frame = pl.DataFrame(
+            [pl.Series(alias, batch.column(name)) for name, alias in there.items()]
+        )
         expressions = []
         for column in self.binding.every:
             top, dtype = there.get(column.path[0]), dtype_of(column.kind)
@@ -130,6 +132,17 @@ def _(records: Records, plan: ReadPlan) -> Parsed:
 def _(records: ArrowRows, plan: ReadPlan) -> Parsed:
     found = _parse_columns(records.batch, plan) or _parse_cells(records, plan.binding)
     return found if found is not None else parse_rows(records, plan.binding)
+
+
+@parse_block.register
+def _(records: LinedRows, plan: ReadPlan) -> Parsed:
+    every = np.arange(len(records))
+    read = _read_lines(every, records.data, plan.binding)
+    if read is None:
+        return parse_block(records.rows, plan)
+    parsed = _with_others(records.rows, *read, plan.binding)
+    filled = records.filled(np.setdiff1d(every, read[1]))
+    return replace(parsed, filled=parsed.filled + filled)
 
 
 @parse_block.register
@@ -244,7 +257,7 @@ def _parse_cells(records: ArrowRows, binding: Binding) -> Parsed | None:
     used = _used_cells(binding, batch.schema.names)
     if (
         used is None
-        or not _is_utf8(batch)
+        or not is_sound(batch)
         or any(holds_media(entry.type) for entry in batch.schema)
     ):
         return None
@@ -284,9 +297,11 @@ def _parse_texts(
 ) -> Parsed | None:
     names, every = json_cells.names_of(binding), np.arange(len(records))
     read = _read_cells(every, [json_cells.of_cells(row, names) for row in rows], binding)
-    if read is None:
-        return None
-    frame, left = read
+    return None if read is None else _with_others(records, *read, binding)
+
+
+def _with_others(records: Rows, frame: pl.DataFrame, left: np.ndarray, binding: Binding) -> Parsed:
+    """Judge the records one by one that the kernel left, and put them between those in the frame."""
     fast = len(records) - len(left)
     if not len(left):
         return Parsed(frame, [], len(records), records.blank, fast)
@@ -311,11 +326,22 @@ def _read_cells(
     if not held:
         return None
     data = "".join(f"{line}\n" for _, line in held).encode()
+    there = np.array([number for number, _ in held])
+    read = _read_lines(there, data, binding)
+    if read is None:
+        return None
+    return read[0], np.setdiff1d(numbers, np.setdiff1d(there, read[1]))
+
+
+def _read_lines(
+    numbers: np.ndarray, data: bytes, binding: Binding
+) -> tuple[pl.DataFrame, np.ndarray] | None:
+    """Read the lines of these records by the kernel, as `_read_cells` does."""
     read = clean_lines.read(data, binding.spec)
     if read is None:
         return None
-    clean = np.array([number for number, _ in held])[read.verdicts == clean_lines.CLEAN]
-    return _as_converters_see(read.frame, clean, binding), np.setdiff1d(numbers, clean)
+    is_clean = read.verdicts == clean_lines.CLEAN
+    return _as_converters_see(read.frame, numbers[is_clean], binding), numbers[~is_clean]
 
 
 def _fits_columns(batch: pa.Table, binding: Binding) -> bool:
@@ -323,7 +349,7 @@ def _fits_columns(batch: pa.Table, binding: Binding) -> bool:
     names = set(batch.schema.names)
     if any(holds_media(entry.type) for entry in batch.schema):
         return False
-    if MEDIA & names or binding.converter.takes_rows or not _is_utf8(batch):
+    if MEDIA & names or binding.converter.takes_rows or not is_sound(batch):
         return False
     columns = (*binding.columns, *binding.kept)
     return all(_fits_column(batch, c) for c in columns if c.path[0] in names)
@@ -377,15 +403,6 @@ def _without_null_keys(array: pa.Array, keys: frozenset[str]) -> pa.Array:
     fields = [field for field in flat.messages.type if field.name in kept]
     made = pa.StructArray.from_arrays(list(kept.values()), fields=fields)
     return lists_of(made, flat.sizes, flat.valid)
-
-
-def _is_utf8(batch: pa.Table) -> bool:
-    """Return whether every text of a batch is UTF-8: polars crashes on other bytes."""
-    try:
-        batch.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _fits(dtype: pa.DataType, wanted: pa.DataType) -> bool:

@@ -111,8 +111,12 @@ def _unread(
         for column in binding.kept
         if column.label in binding.carried
     }
-    carried = {name: column for name, column in carried.items() if column.list.len().max()}
     if not carried or not out.height:
+        return Counter(), Counter()
+    numbered = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(carried.values())])
+    most = numbered.select(pl.all().list.len().max()).row(0)
+    carried = {name: carried[name] for name, size in zip(carried, most, strict=True) if size}
+    if not carried:
         return Counter(), Counter()
     codes = {column.label: code_of(column.kind) for column in binding.watched}
     codes |= {name: code_of(kind) for name, kind in binding.carried.items()}

@@ -19,6 +19,7 @@ from fmtkit.columns.image_values import RowImages
 from fmtkit.converting import block_parsing, control_tokens, pairing
 from fmtkit.converting.binding import Binding
 from fmtkit.converting.block_parsing import Parsed, ReadPlan
+from fmtkit.converting.column_lines import LinedRows, as_lines
 from fmtkit.converting.conversion import convert_frame, reconsidered, refused
 from fmtkit.converting.engine_choice import engine_of
 from fmtkit.converting.engines import Cluster, Engine, TaskLostError
@@ -32,7 +33,15 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import carried
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.sources.blocks import BLOCK_BYTES, Block, JoinedRows, JsonBlock, Records, Rows
+from fmtkit.sources.blocks import (
+    BLOCK_BYTES,
+    ArrowRows,
+    Block,
+    JoinedRows,
+    JsonBlock,
+    Records,
+    Rows,
+)
 from fmtkit.sources.parts import blocks_of_part
 from fmtkit.writing.task_output import Counts
 
@@ -376,6 +385,11 @@ def _process(
     records: list[Rows] = [
         block.records(job.plans[source].read_cells) for source, _, block in group
     ]
+    if any(isinstance(rows, ArrowRows) for rows in records):
+        records = [
+            as_lines(rows, job.plans[source].binding) if isinstance(rows, ArrowRows) else rows
+            for (source, _, _), rows in zip(group, records, strict=True)
+        ]
     own, fused = records[0], None
     if len(group) == 1 and isinstance(own, Records):
         fused = _fused(job, group[0][0], own)
@@ -518,7 +532,10 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
     begun.rejects = [replace(r, row=int(fused.left[r.row])) for r in begun.rejects]
     kept = fused.left[part.kept]
     table, rows = _merged((fused.table, fused.rows), (part.table, kept))
-    own = RowCounts(warnings=fused.warnings, tiers=Counter(traced_rows=fused.traced))
+    warnings = Counter(fused.warnings)
+    if isinstance(records, LinedRows):
+        warnings["filled_keys"] += records.filled(fused.rows)
+    own = RowCounts(warnings=+warnings, tiers=Counter(traced_rows=fused.traced))
     part.counts.merge(own)
     return begun, [
         replace(

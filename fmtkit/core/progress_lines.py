@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 
-_PAUSE = 10.0
+PAUSE = 10.0
 """Seconds before the first line, and at least between two."""
-_SHARE = 0.02
+SHARE = 0.02
 """The share of the time so far that passes at least between two lines."""
 
 
@@ -35,7 +35,7 @@ class ProgressLines:
     def __call__(self, line: Callable[[], str] | str) -> None:
         """Print a line if one is due; a function is called only then."""
         now = self._clock()
-        if now - self._last < max(_PAUSE, _SHARE * (now - self._begun)):
+        if now - self._last < max(PAUSE, SHARE * (now - self._begun)):
             return
         self._last = now
         self._write(line if isinstance(line, str) else line())

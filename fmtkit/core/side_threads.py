@@ -5,46 +5,63 @@ interpreter's lock.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 LARGE = 1 << 20
 """Bytes below which handing over costs more than doing it at once."""
+WAITING = 12 << 20
+"""Most bytes of calls that wait or run."""
 
 
 class SideThread:
-    """A thread that makes one call after another.
+    """A thread that makes one call after another, in their order.
 
-    One call runs at most: who asks for another waits until the one before is done, so that memory is bounded.
-    What a call raises is raised by the next call of any method but `close`.
+    Calls wait while those before have `WAITING` bytes or less in all, so that memory is bounded; who asks for
+    more waits himself. What a call raises is raised by the next call of any method but `close`.
     """
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
-        self._busy: Future[None] | None = None
+        self._calls: deque[tuple[Future[None], int]] = deque()
+        self._bytes = 0
 
     def run(self, call: Callable[[], None], size: int) -> None:
         """Make a call for `size` bytes: beside the caller if they are many, else at once."""
-        self.wait()
-        if size < LARGE:
+        self._take(done_only=True)
+        if size < LARGE and not self._calls:
             call()
             return
+        while self._calls and self._bytes + size > WAITING:
+            self._take()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "fmtkit side")
-        self._busy = self._thread.submit(call)
+        self._calls.append((self._thread.submit(call), size))
+        self._bytes += size
+
+    def _take(self, *, done_only: bool = False) -> None:
+        """Wait for the first call; with `done_only` take those that are done, without waiting."""
+        while self._calls and (not done_only or self._calls[0][0].done()):
+            busy, size = self._calls.popleft()
+            self._bytes -= size
+            busy.result()
+            if not done_only:
+                return
 
     def wait(self) -> None:
         """Wait until every call is done."""
-        if self._busy is not None:
-            busy, self._busy = self._busy, None
-            busy.result()
+        while self._calls:
+            self._take()
 
     def close(self) -> None:
-        """Wait as well, and end the thread; what the last call raised is not raised."""
+        """Wait as well, and end the thread; what the last calls raised is not raised."""
         if self._thread is not None:
             self._thread.shutdown()
-        self._thread = self._busy = None
+        self._thread = None
+        self._calls.clear()
+        self._bytes = 0
 
 
 class ThreadedHash:

@@ -75,7 +75,8 @@ class Worker:
         self._limits = limits
         self._stderr = subprocess.DEVNULL if quiet else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self.connection: Connection | None = None
+        """To the process, while there is one."""
         self._lock = Lock()
 
     def answer(self, items: Sequence[bytes]) -> list[bytes | Overrun]:
@@ -119,8 +120,8 @@ class Worker:
     def _started(self) -> "Connection":
         if self._process is not None and self._process.poll() is not None:
             self.close()
-        if self._connection is not None:
-            return self._connection
+        if self.connection is not None:
+            return self.connection
         ours, theirs = socket.socketpair()
         _limit_waits(ours, self._limits.seconds + _STALLED)
         # -P: modules in the working directory are not importable.
@@ -133,7 +134,7 @@ class Worker:
             stderr=self._stderr,
         )
         theirs.close()
-        self._connection = connection = _connection(ours.detach())
+        self.connection = connection = _connection(ours.detach())
         connection.send_bytes(self._first)
         greeting = self._received(connection, self._limits.start_seconds)
         if isinstance(greeting, Overrun) or greeting:
@@ -144,9 +145,9 @@ class Worker:
 
     def close(self) -> None:
         """Kill the process; the next item starts a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()

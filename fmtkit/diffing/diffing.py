@@ -326,7 +326,7 @@ def _notes(aligned: Aligned, run_plan: Plan, names: tuple[str, str]) -> tuple[st
             f"{moved:,} of {aligned_rows:,} aligned rows are in a different order: axolotl shuffles when it "
             "prepares, fmtkit when it trains"
         )
-    if run_plan.config.get("val_set_size"):
+    if run_plan.config.held_out:
         notes.append(
             "the rows of val_set_size are compared too: trainers split them off after they are prepared"
         )

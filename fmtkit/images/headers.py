@@ -183,6 +183,8 @@ def _png_metadata(name: bytes, content: bytes, found: dict[str, bytes]) -> None:
 
 def _png_orientation(found: dict[str, bytes]) -> int:
     """Return the orientation in a chunk of EXIF, ImageMagick's text of one, or XMP."""
+    if not found:
+        return 1
     kind, text = found.get("profile", b"")[:4], found.get("profile", b"")[4:]
     profile = _unhexed(_inflated(text[1:]) if kind == b"zTXt" else text)
     xmp = found.get("xmp", b"")

@@ -18,20 +18,20 @@ SHORT_LINE = 16
 
 def blocks_of_lines(
     file: Readable,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     *,
     first_line: int = 1,
     is_begin: bool = True,
 ) -> Iterator[JsonBlock]:
-    """Yield blocks of lines of at most `block_bytes`, or of one longer line.
+    """Yield blocks of lines of at most `block_bytes` (BLOCK_BYTES), or of one longer line.
 
     Lines are numbered from `first_line` on. A byte order mark is skipped only at the start of a file
     (`is_begin`). A line of more than `max_line_bytes` is never held in memory: its block has only a reject.
     `bytes_read` counts the bytes of this text.
     """
     # A block is at most as long as the limit, so that a line that is too long always fills one.
-    size = min(block_bytes, max_line_bytes + 1)
+    size = min(block_bytes or BLOCK_BYTES, max_line_bytes + 1)
     if isinstance(file, RawBytes) and file.size is not None:
         # For a small file, its size and one byte, with which the end is seen.
         size = min(size, max(file.size + 1, len(BOM)))

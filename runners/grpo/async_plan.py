@@ -6,6 +6,7 @@ from fmtkit.training.planning import visible_gpus
 from fmtkit.training.planning.check import check_config
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Argument
+from fmtkit.training.vllm import serve
 
 _TAKEN = frozenset(
     {
@@ -58,7 +59,7 @@ def _features(plan: Plan) -> list[str]:
     keys=("trl.vllm_mode",),
 )
 def _server(plan: Plan) -> str | None:
-    if not plan.runner.own_sampler or plan.config.text("trl.vllm_mode") != "colocate":
+    if not plan.runner.own_sampler or not serve.is_inside(plan.config):
         return None
     return "trl.vllm_mode: colocate: the asynchronous trainer uses its own server; leave it out"
 

@@ -1,4 +1,4 @@
-"""Keys of `trl` that fmtkit's own trainers of GRPO, GDPO and RLOO act on, and these trainers."""
+"""`grpo_features`: dynamic sampling, replay, re-rolling and skipped batches, by trainers of fmtkit."""
 
 from fmtkit.core.runner import IDLE, TRL_FEATURES
 from fmtkit.core.section import Section

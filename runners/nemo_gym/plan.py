@@ -13,6 +13,7 @@ from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Arguments
 from fmtkit.training.rl.dialogs import naming
+from fmtkit.training.vllm import serve
 
 from .section import REWARDS
 from .settings import VERIFY, GymSettings, find_file, read_settings
@@ -26,7 +27,7 @@ _NOT_SENT = ("top_k", "min_p", "repetition_penalty", "generation_kwargs")
 def settings_of(config: Config) -> GymSettings:
     """Return the settings of a configuration."""
     values = {name: config.get(name) for name in config.settings}
-    return read_settings(values, config.text("base_model") or "")
+    return read_settings(values, config.model or "")
 
 
 def features(config: Config) -> list[str]:
@@ -91,8 +92,8 @@ def _entry(item: object, settings: GymSettings) -> Entry:
 
 def policy_name(config: Config) -> str:
     """Return the name of the trained model on the trainer's vLLM server, for agents."""
-    is_adapter = config.is_true("trl.vllm_lora_sync")
-    return settings_of(config).policy_name(config.text("base_model") or "", is_adapter=is_adapter)
+    is_adapter = serve.sends_adapter(config)
+    return settings_of(config).policy_name(config.model or "", is_adapter=is_adapter)
 
 
 def missing(config: Config) -> list[str]:
@@ -156,18 +157,17 @@ def _check_dialogs(config: Config, chosen: Runner, out: Arguments) -> None:
             raise OptionError(
                 f"nemo_gym_multi_turn: the agent runs the rollouts; leave out trl.{key}"
             )
-    mode = config.get("trl.vllm_mode")
-    if config.is_true("trl.use_vllm") and mode == "colocate":
+    if serve.is_asked(config) and serve.is_inside(config):
         raise OptionError(
             "nemo_gym_multi_turn: the agent asks a server for the model's turns; write "
             "trl.vllm_mode: server"
         )
-    if config.is_true("trl.vllm_lora_sync") and config.get("nemo_gym_auto_start") is False:
+    if serve.sends_adapter(config) and config.get("nemo_gym_auto_start") is False:
         out.notes.append(
             "nemo_gym_multi_turn: the server loads each version of the adapter as "
             f"{policy_name(config)}; start the Gym with policy_model_name={policy_name(config)}"
         )
-    if not config.is_true("trl.use_vllm"):
+    if not serve.is_asked(config):
         out.notes.append(
             "nemo_gym_multi_turn: without trl.use_vllm nothing sends the trained weights to the "
             "server that the agent calls: it uses the model that is named there"

@@ -10,6 +10,7 @@ from fmtkit.core.runner import Runner, methods
 from fmtkit.core.section import Provided, read
 from fmtkit.training.config.config import Config, Entry
 from fmtkit.training.planning.run_plan import Plan
+from fmtkit.training.vllm import serve
 
 from .settings import ROWS, VerifiersSettings
 
@@ -81,7 +82,7 @@ def _check_method(config: Config, chosen: Runner) -> None:
 def _check_sampler(plan: Plan) -> None:
     """Raise OptionError where the model that trains would have to answer beside its training."""
     config = plan.config
-    if config.is_true("trl.use_vllm") and config.text("trl.vllm_mode") != "colocate":
+    if serve.is_asked(config) and not serve.is_inside(config):
         return
     advice = "set trl.use_vllm: true with a server (vllm_mode: server)"
     if config.is_true("trl.async_prefetch"):

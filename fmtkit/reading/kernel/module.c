@@ -5,6 +5,7 @@
  */
 
 #include "kinds.h"
+#include "lines.h"
 #include "read.h"
 
 #ifndef FMTKIT_SOURCES_HASH
@@ -181,6 +182,55 @@ static PyObject *kinds_of(PyObject *module, PyObject *arguments) {
     return made;
 }
 
+/* Return what each column holds, as the caller numbers it; NULL with an exception. */
+static int *holds_of(PyObject *told, int64_t count) {
+    if (!PyTuple_Check(told) || PyTuple_Size(told) != (Py_ssize_t)count) {
+        PyErr_SetString(PyExc_ValueError, "a number for each column, in a tuple");
+        return NULL;
+    }
+    int *holds = calloc((size_t)count + 1, sizeof *holds);
+    if (!holds) PyErr_NoMemory();
+    for (int64_t i = 0; holds && i < count; i++) {
+        long number = PyLong_AsLong(PyTuple_GetItem(told, (Py_ssize_t)i));
+        if (number < AS_IT_IS || number > OF_MESSAGES) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "what no column holds");
+            free(holds);
+            return NULL;
+        }
+        holds[i] = (int)number;
+    }
+    return holds;
+}
+
+static PyObject *lines_of(PyObject *module, PyObject *arguments) {
+    (void)module;
+    PyObject *schema_capsule, *array_capsule, *told, *made = NULL;
+    if (!PyArg_ParseTuple(arguments, "OOO", &schema_capsule, &array_capsule, &told)) return NULL;
+    const struct ArrowSchema *schema = PyCapsule_GetPointer(schema_capsule, SCHEMA);
+    const struct ArrowArray *array = schema ? PyCapsule_GetPointer(array_capsule, ARRAY) : NULL;
+    if (!array) return NULL;
+    if (strcmp(schema->format, "+s") || schema->n_children != array->n_children) {
+        PyErr_SetString(PyExc_ValueError, "no batch of columns");
+        return NULL;
+    }
+    int *holds = holds_of(told, schema->n_children);
+    if (!holds) return NULL;
+    Lines lines;
+    int done;
+    Py_BEGIN_ALLOW_THREADS
+    done = lines_of_batch(schema, array, holds, &lines);
+    Py_END_ALLOW_THREADS
+    free(holds);
+    const char *text = lines.lines.used ? (const char *)lines.lines.bytes : "";
+    const char *filled = lines.filled.used ? (const char *)lines.filled.bytes : "";
+    if (done)
+        made = Py_BuildValue("y#y#", text, (Py_ssize_t)lines.lines.used, filled, (Py_ssize_t)lines.filled.used);
+    else
+        PyErr_NoMemory();
+    free_lines(&lines);
+    return made;
+}
+
 static PyMethodDef methods[] = {
     {"compile", compile_spec, METH_O,
      "compile(spec)\n--\n\nReturn the spec, as tuples tell it, ready to read by."},
@@ -197,6 +247,12 @@ static PyMethodDef methods[] = {
      "Return a list of (line, place, key, kinds) of the clean lines, the first two saying where the key\n"
      "was met first, the last a sum of bits (1 null, 2 boolean, 4 text, 8 integer, 16 integer beyond\n"
      "2^53, 32 float, 64 JSON), and one byte a line, as `read` does."},
+    {"lines", lines_of, METH_VARARGS,
+     "lines(schema, array, holds)\n--\n\nWrite the rows of a batch, two PyCapsules of Arrow, as JSON lines.\n\n"
+     "Offsets and lengths of the batch must have been checked, and its texts be UTF-8. `holds` says of each\n"
+     "column what it holds (0 anything, 1 tools, 2 messages): in tools and calls null keys are left out.\n"
+     "Return the lines, of which one is ! where only the strict parser can judge a row, and one byte a row:\n"
+     "whether a key was left out."},
     {NULL, NULL, 0, NULL},
 };
 

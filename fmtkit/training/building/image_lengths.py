@@ -66,14 +66,14 @@ class Measure:
 
     def _tokens(self, size: tuple[int, int]) -> int:
         if size not in self._counted:
-            if self._rule is not None:
-                self._counted[size] = self._rule.count(*size).total
+            if self.rule is not None:
+                self._counted[size] = self.rule.count(*size).total
             else:
                 (self._counted[size],) = visual_tokens.counted_by(self._processor, [size])
         return self._counted[size]
 
     @cached_property
-    def _rule(self) -> visual_tokens.Rule | None:
+    def rule(self) -> visual_tokens.Rule | None:
         """Return the rule of the model's processor; None where arguments may have changed it."""
         folder = Path(self._job.model).expanduser()
         if self._job.setting("processor_kwargs") or not folder.is_dir():

@@ -135,9 +135,25 @@ class Config:
         return bool(passed) and (name in passed or keys.argument_of(name) in passed)
 
     @property
+    def model(self) -> str | None:
+        """Return the model that trains; None in a fragment that names none."""
+        return self.text("base_model")
+
+    @property
+    def adapter(self) -> str | None:
+        """Return the kind of adapter that trains; None where all weights do."""
+        return self.text("adapter")
+
+    @property
+    def held_out(self) -> int | float:
+        """Return which share of the rows, below 1, or how many are held out of training; 0 for none."""
+        size = self.get("val_set_size")
+        return size if isinstance(size, int | float) else 0
+
+    @property
     def is_fragment(self) -> bool:
         """Return whether it is part of a configuration: nothing trains without a model."""
-        return self.text("base_model") is None
+        return self.model is None
 
     def method(self) -> str:
         """Return the training method that the configuration asks for."""

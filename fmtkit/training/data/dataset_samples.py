@@ -176,7 +176,7 @@ def _at_most(
     """Return how many rows a dataset makes, at most, as far as `val_set_size` needs to know."""
     if found.is_all:
         return found.written
-    size = plan.config.get("val_set_size")
+    size = plan.config.held_out
     # Rows that are read show how many are made only where each makes one.
     if not isinstance(size, int) or size < 1 or found.written > found.read:
         return None

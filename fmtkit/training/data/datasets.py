@@ -105,7 +105,7 @@ def prepare(
     ]
     shares = [dataset.entry.get("mixture_share") for dataset in plan.datasets]
     parts = mixture.in_shares(
-        [(one.train, one.evaluation) for one in done], shares, plan.config.get("val_set_size")
+        [(one.train, one.evaluation) for one in done], shares, plan.config.held_out
     )
     train = [one for one, _ in parts]
     evaluation = [one for _, one in parts if one is not None]

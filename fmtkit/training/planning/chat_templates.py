@@ -57,7 +57,7 @@ def _at_hand(name: str, config: Config) -> str:
         return TOKENIZER_DEFAULT
     if not name.startswith(FALLBACK):
         return name
-    tokenizer = config.text("tokenizer_config") or config.text("base_model") or ""
+    tokenizer = config.text("tokenizer_config") or config.model or ""
     return name.removeprefix(FALLBACK) if _lacks_template(tokenizer) else TOKENIZER_DEFAULT
 
 

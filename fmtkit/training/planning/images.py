@@ -159,7 +159,7 @@ def find_batch(run: Run) -> Iterator[Problem]:
     tables = [table for table in _tables(run) if rows_with_images(table)]
     if not tables:
         return
-    if given.value("train_sampling_strategy") == "group_by_length":
+    if given.sampling == "group_by_length":
         text = (
             "group_by_length: rows with images have no length before a batch is made; leave it out"
         )

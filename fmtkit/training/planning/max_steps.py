@@ -5,7 +5,7 @@ converted, and only tokenizing can wait until a row is drawn. Where rows are tak
 ones are enough. Each condition names what would otherwise read other rows, or drop some.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.config.trainer_source import find_class, installed
@@ -26,41 +26,41 @@ _OF_ALL_ROWS = (
 
 def few_steps(plan: Plan) -> FewSteps | None:
     """Return what `max_steps` of a plan limits; None where it is not set."""
-    values = plan.arguments.values("trainer")
-    steps = values.get("max_steps")
+    given = plan.arguments
+    steps = given.value("max_steps")
     if not isinstance(steps, int) or steps <= 0:
         return None
-    batch = values.get("per_device_train_batch_size", 8)
-    accumulated = values.get("gradient_accumulation_steps", 1)
-    if not isinstance(batch, int) or not isinstance(accumulated, int):
+    batch, accumulated = given.rows_of_batch, given.batches_of_step
+    if batch is None or accumulated is None:
         return FewSteps(steps, 0, 0, "the size of a batch is not known", "")
     # The loader is one batch ahead.
     rows = (steps * accumulated + 1) * batch
-    reasons = [*_all_tokenized(plan, values), *_many(steps * accumulated)]
+    reasons = [*_all_tokenized(plan), *_many(steps * accumulated)]
     tokenized = next(iter(reasons), None)
-    converted = tokenized or next(_all_converted(plan, values), None)
+    converted = tokenized or next(_all_converted(plan), None)
     return FewSteps(steps, steps * accumulated, rows, tokenized, converted)
 
 
-def _all_tokenized(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
+def _all_tokenized(plan: Plan) -> Iterator[str]:
     """Yield each reason for which rows that no step draws are tokenized as well."""
+    given = plan.arguments
     if not plan.runner.prepares_rows:
         yield f"the trainer of {plan.method} reads every row before its first step"
     trainer = find_class(plan.runner.trainer)
     if trainer is not None and trainer.method(PREPARE) is None:
         yield f"the trainer of trl {installed('trl')} has no {PREPARE}, which would prepare a part of them"
-    if values.get("packing") is True:
+    if given.packs:
         yield "packing joins rows by the lengths of all of them"
     if plan.launch.processes != 1:
         yield "several processes prepare rows together"
-    if values.get("train_sampling_strategy", "random") not in {"random", "sequential"}:
+    if given.sampling not in {"random", "sequential"}:
         yield "batches are made by the lengths of all rows"
     for name in ("shuffle_dataset", "precompute_ref_log_probs"):
-        if values.get(name) is True:
+        if given.value(name) is True:
             yield f"{name} reads every row"
-    if values.get("dataloader_num_workers"):
+    if given.value("dataloader_num_workers"):
         yield "dataloader_num_workers would each prepare rows"
-    if plan.arguments.max_length is not None and length_policy(plan.config) not in _DROPPING:
+    if given.max_length is not None and length_policy(plan.config) not in _DROPPING:
         yield "the trainer cuts or drops rows that are longer than sequence_len"
 
 
@@ -70,16 +70,16 @@ def _many(batches: int) -> list[str]:
     return [f"more than {_MOST_BATCHES} batches are tokenized faster all at once"]
 
 
-def _all_converted(plan: Plan, values: Mapping[str, object]) -> Iterator[str]:
+def _all_converted(plan: Plan) -> Iterator[str]:
     """Yield each reason for which rows after the first ones are converted as well."""
-    if values.get("train_sampling_strategy") != "sequential":
+    if plan.arguments.sampling != "sequential":
         yield "the sampler draws among all rows; curriculum_sampling takes them in their order"
     if len(plan.datasets) != 1:
         yield "rows of several datasets are mixed"
     for name in _OF_ALL_ROWS:
         if plan.config.get(name) or any(one.entry.get(name) for one in plan.datasets):
             yield f"{name} counts all rows"
-    if any(values.get(name) == "epoch" for name in ("eval_strategy", "save_strategy")):
+    if any(plan.arguments.value(name) == "epoch" for name in ("eval_strategy", "save_strategy")):
         yield "evaluation or saving follows epochs"
     if any(not slice_of(one.entry, None).is_whole for one in plan.datasets):
         yield "split chooses rows"

@@ -52,7 +52,7 @@ def find(run: Run) -> Iterator[Problem]:
 
 def settings_of(config: Config) -> frozenset[str]:
     """Return every name that the config of a local text model may have; none where that is not known."""
-    file = Path(config.text("base_model") or "").expanduser() / "config.json"
+    file = Path(config.model or "").expanduser() / "config.json"
     if not file.is_file() or weight_files.fault_of_file(file):
         return frozenset()
     facts = json.loads(file.read_text(encoding="utf-8"))

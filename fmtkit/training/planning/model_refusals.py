@@ -72,7 +72,7 @@ def _adapter_names(config: Config, runner: Runner) -> str | None:
 )
 def _sync(config: Config, _: Runner) -> str | None:
     synced = config.is_true("sync_ref_model") or config.is_true("trl.sync_ref_model")
-    if synced and config.get("adapter") and not config.get("rl_adapter_ref_model"):
+    if synced and config.adapter and not config.get("rl_adapter_ref_model"):
         return (
             "sync_ref_model: with an adapter the reference is the base model, which is never "
             "updated; leave one of the two out"
@@ -108,9 +108,9 @@ def _quantized(config: Config, _: Runner) -> str | None:
     if config.is_true("load_in_4bit") and config.is_true("load_in_8bit"):
         return "load_in_4bit and load_in_8bit both choose a quantization; keep one"
     bits = next((k for k in ("load_in_4bit", "load_in_8bit") if config.is_true(k)), None)
-    if bits and config.get("adapter") is None:
+    if bits and config.adapter is None:
         return f"{bits}: quantized weights cannot be trained; add adapter: qlora"
-    if (bits or config.get("adapter") == "qlora") and config.get("model_quantization_config"):
+    if (bits or config.adapter == "qlora") and config.get("model_quantization_config"):
         return (
             f"model_quantization_config and {bits or 'adapter: qlora'} both choose a quantization; "
             "keep one"
@@ -124,7 +124,7 @@ def _quantized(config: Config, _: Runner) -> str | None:
         )
     if kwargs and not config.get("model_quantization_config"):
         return "model_quantization_config_kwargs: name the class in model_quantization_config"
-    if config.get("adapter") == "qlora" and config.is_true("load_in_8bit"):
+    if config.adapter == "qlora" and config.is_true("load_in_8bit"):
         return (
             "adapter: qlora is 4 bits, load_in_8bit asks for 8; write adapter: lora with "
             "load_in_8bit"
@@ -136,7 +136,7 @@ def _quantized(config: Config, _: Runner) -> str | None:
     "model_config", "a `base_model_config` other than the model's own", keys=("base_model_config",)
 )
 def _model_config(config: Config, _: Runner) -> str | None:
-    named, model = config.text("base_model_config"), config.text("base_model")
+    named, model = config.text("base_model_config"), config.model
     if named is None or model is None or named == model:
         return None
     return (
@@ -218,14 +218,14 @@ def _loftq(config: Config, _: Runner) -> str | None:
         if not isinstance(value, int) or isinstance(value, bool) or value not in LOFTQ[name]:
             allowed = ", ".join(map(str, LOFTQ[name]))
             return f"peft.loftq_config.{name}: {value!r} is not one of {allowed}"
-    if given and (config.get("load_in_4bit") or config.get("adapter") == "qlora"):
+    if given and (config.get("load_in_4bit") or config.adapter == "qlora"):
         return "peft.loftq_config: LoftQ quantizes the weights by itself; write adapter: lora"
     return None
 
 
 @refuse("frozen", "`unfrozen_parameters` with an adapter", keys=("unfrozen_parameters",))
 def _unfrozen(config: Config, _: Runner) -> str | None:
-    if config.get("unfrozen_parameters") and config.get("adapter"):
+    if config.get("unfrozen_parameters") and config.adapter:
         return "unfrozen_parameters chooses among all weights, adapter freezes them; keep one"
     patterns = config.get("unfrozen_parameters")
     for pattern in patterns if isinstance(patterns, list) else ():
@@ -249,7 +249,7 @@ def _special(config: Config, _: Runner) -> str | None:
 @refuse("new_tokens", "new tokens that an adapter cannot learn", keys=("tokens",))
 def _tokens(config: Config, _: Runner) -> str | None:
     trained = config.get("lora_modules_to_save") or config.get("peft_trainable_token_indices")
-    if config.get("tokens") and config.get("adapter") and not trained:
+    if config.get("tokens") and config.adapter and not trained:
         return (
             "tokens: new rows of the embedding cannot be trained by an adapter; add "
             "lora_modules_to_save: [embed_tokens, lm_head]"

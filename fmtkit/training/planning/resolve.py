@@ -214,7 +214,7 @@ def _schedule(config: Config, out: Arguments) -> None:
 
 def has_evaluation(config: Config) -> bool:
     """Return whether there are rows to evaluate on."""
-    return bool(config.get("val_set_size") or config.test_datasets)
+    return bool(config.held_out or config.test_datasets)
 
 
 def _without_evaluation(config: Config, out: Arguments) -> None:
@@ -302,7 +302,7 @@ def _pushing(config: Config, out: Arguments) -> None:
 
 
 def _adapter(config: Config, out: Arguments) -> None:
-    adapter = config.get("adapter")
+    adapter = config.adapter
     named = config.get("lora_target_modules")
     if named and config.is_true("lora_target_linear"):
         # axolotl takes both; what is linear is known where the model is (build.make_peft).

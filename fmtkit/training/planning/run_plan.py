@@ -62,7 +62,7 @@ class Plan:
     @property
     def model(self) -> str | None:
         """Return the model that trains; None in a fragment that names none."""
-        return self.config.text("base_model")
+        return self.config.model
 
     @property
     def tokenizer(self) -> str | None:
@@ -72,7 +72,7 @@ class Plan:
     @property
     def adapter(self) -> str | None:
         """Return the kind of adapter that trains; None where all weights do."""
-        return self.config.text("adapter")
+        return self.config.adapter
 
     @property
     def uses_cpu(self) -> bool:
@@ -184,7 +184,7 @@ class Plan:
         ]
         was_set = self._set_keys(values)
         follows = [line for line in values if line not in was_set]
-        if self.config.get("val_set_size") and self.config.get("split_by") is None:
+        if self.config.held_out and self.config.get("split_by") is None:
             default = (
                 "default of fmtkit: whole prompts are held out, so that none is in both splits"
             )

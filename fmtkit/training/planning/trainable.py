@@ -28,8 +28,8 @@ _ROWS = 64
 @check_run("held_out", "files", "a `val_set_size` that leaves no row to train on")
 def find_held_out(run: Run) -> Problem | None:
     """Return the problem of a `val_set_size` that leaves no row to train on."""
-    size, rows = run.plan.config.get("val_set_size"), rows_at_most(run)
-    if rows is None or not isinstance(size, int | float) or not size:
+    size, rows = run.plan.config.held_out, rows_at_most(run)
+    if rows is None or not size:
         return None
     if _held_out(run, rows) < rows:
         return _too_few_prompts(run, _held_out(run, rows))
@@ -60,9 +60,7 @@ def _too_few_prompts(run: Run, held_out: int) -> Problem | None:
 
 
 def _held_out(run: Run, rows: int) -> int:
-    size = run.plan.config.get("val_set_size")
-    if not isinstance(size, int | float):
-        return 0
+    size = run.plan.config.held_out
     return math.ceil(size * rows) if size < 1 else int(size)
 
 
@@ -100,19 +98,20 @@ def find_no_batch(run: Run) -> Problem | None:
 
 def _full_batch(plan: "Plan") -> int | None:
     """Return how many rows a batch of all processes takes, if only full ones are trained on."""
-    values = plan.arguments.values("trainer")
-    runner, size = plan.runner, values.get("per_device_train_batch_size", 8)
-    needs_all = runner.whole_batch or values.get("dataloader_drop_last") is True
+    given, runner = plan.arguments, plan.runner
+    needs_all = runner.whole_batch or given.value("dataloader_drop_last") is True
     # Packing makes other rows of them; of the asynchronous trainer's answers there is no batch.
-    if values.get("packing") is True or runner.needs_cuda or not isinstance(size, int):
+    size = None if given.packs or runner.needs_cuda else given.rows_of_batch
+    if size is None:
         return None
     if runner.group:
-        return _full_groups(plan, values, size)
+        return _full_groups(plan, size)
     return size * (plan.launch.processes or 1) if needs_all else None
 
 
-def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int | None:
+def _full_groups(plan: "Plan", size: int) -> int | None:
     """Return to how many prompts answers are generated at a time: TRL's sampler drops what is left over."""
+    values = plan.arguments.values("trainer")
     steps = values.get("steps_per_generation") or values.get("gradient_accumulation_steps") or 1
     together = size * (plan.launch.processes or 1)
     answers = values.get("generation_batch_size") or (
@@ -120,7 +119,7 @@ def _full_groups(plan: "Plan", values: Mapping[str, object], size: int) -> int |
     )
     group = values.get("num_generations", plan.runner.group)
     is_known = isinstance(answers, int) and isinstance(group, int) and group > 0
-    return answers // group if is_known else None  # type: ignore[operator]
+    return answers // group if is_known else None
 
 
 @check_run("one_label", "files", "labels that are all the same, in the rows of small datasets")

@@ -82,6 +82,28 @@ class Arguments:
         return size if isinstance(size, int) else None
 
     @property
+    def rows_of_batch(self) -> int | None:
+        """Return the rows of a step of one process, transformers' default among them; None where unclear."""
+        size = self.value("per_device_train_batch_size")
+        return 8 if size is None else self.batch_size
+
+    @property
+    def batches_of_step(self) -> int | None:
+        """Return the batches whose gradients are summed before an optimizer step; None where unclear."""
+        count = self.value("gradient_accumulation_steps")
+        return 1 if count is None else count if isinstance(count, int) else None
+
+    @property
+    def packs(self) -> bool:
+        """Return whether several rows are packed into one."""
+        return self.value("packing") is True
+
+    @property
+    def sampling(self) -> str:
+        """Return by which order rows are drawn, as transformers names it."""
+        return str(self.value("train_sampling_strategy") or "random")
+
+    @property
     def reward_weights(self) -> object:
         """Return the weights of the rewards, in their order; None where all count alike."""
         return self.value("reward_weights")

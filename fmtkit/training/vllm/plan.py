@@ -42,21 +42,18 @@ class GenerationSettings:
     @property
     def serves(self) -> bool:
         """Return whether a server makes the answers, or may in the rest of a fragment."""
-        mode = self.config.text("trl.vllm_mode")
-        unset = self.config.get("trl.use_vllm") is None and self.config.is_fragment
-        return (self.config.is_true("trl.use_vllm") or unset) and mode != "colocate"
+        return self.samples and not serve.is_inside(self.config)
 
     @property
     def colocates(self) -> bool:
         """Return whether vLLM runs inside the trainer."""
-        config = self.config
-        return config.is_true("trl.use_vllm") and config.text("trl.vllm_mode") == "colocate"
+        return serve.is_asked(self.config) and serve.is_inside(self.config)
 
     @property
     def samples(self) -> bool:
         """Return whether vLLM makes the answers in any way, or may in the rest of a fragment."""
         unset = self.config.get("trl.use_vllm") is None and self.config.is_fragment
-        return self.config.is_true("trl.use_vllm") or unset
+        return serve.is_asked(self.config) or unset
 
     @property
     def rolls_out(self) -> bool:
@@ -76,7 +73,7 @@ def derive(plan: Plan) -> None:
         out.notes += _notes(settings)
         return
     port = ready.port_of(config)
-    if config.is_true("trl.use_vllm") and config.get("vllm.port") is not None:
+    if serve.is_asked(config) and config.get("vllm.port") is not None:
         out.default("vllm_server_port", port, "key vllm.port")
     out.notes += _notes(settings)
 
@@ -188,7 +185,7 @@ def _adapter(settings: GenerationSettings) -> str | None:
     config = settings.config
     if not settings.serves:
         return "trl.vllm_lora_sync: adapters go to a server; set use_vllm: true, vllm_mode: server"
-    adapter = config.text("adapter")
+    adapter = config.adapter
     if adapter is None and not settings.config.is_fragment and config.get("lora_model_dir") is None:
         return "trl.vllm_lora_sync: there is no adapter to send; set adapter: lora"
     named = {"adapter": adapter == "dora", "peft_use_dora": config.is_true("peft_use_dora")}
@@ -272,8 +269,8 @@ def _transfer(settings: GenerationSettings) -> str | None:
 
 def lacking_device(plan: Plan) -> str | None:
     """Return why weights cannot be sent from here to a vLLM server; None if they can, or need not be."""
-    values = plan.arguments.values("trainer")
-    in_server = values.get("use_vllm") is True and values.get("vllm_mode", "server") == "server"
+    given = plan.arguments
+    in_server = given.uses_vllm and given.value("vllm_mode") in {None, "server"}
     if not in_server or visible_gpus.may_be_there(os.environ):
         return None
     return _lacking_transfer(plan.config, plan.runner, "none is visible")
@@ -291,7 +288,7 @@ def _lacking_transfer(config: Config, runner: Runner, why: str) -> str | None:
             return None
         ways.append("trl.vllm_sync: file sends them as files")
     if "vllm_lora_sync" in able:
-        if config.is_true("trl.vllm_lora_sync"):
+        if serve.sends_adapter(config):
             return None
         ways.append("with adapter: lora, trl.vllm_lora_sync: true sends only the adapter")
     return (
@@ -309,7 +306,7 @@ def _notes(settings: GenerationSettings) -> list[str]:
     notes = []
     if settings.serves and not settings.config.is_fragment:
         notes.append("start the server with fmtkit vllm-serve, on other GPUs (docs/vllm.md)")
-    if settings.rolls_out and not config.is_true("trl.use_vllm"):
+    if settings.rolls_out and not serve.is_asked(config):
         notes.append("rollout_func without use_vllm: the ratio to the sampler is not corrected")
     return notes + serve.too_long(config)
 

@@ -127,11 +127,10 @@ def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
 
     Raises OptionError if the keys contradict each other.
     """
-    model = config.text("base_model")
+    model = config.model
     if model is None:
         raise OptionError(f"{config.source}: base_model is missing; it names the model to serve")
-    mode = config.text("trl.vllm_mode")
-    if mode == "colocate":
+    if is_inside(config):
         raise OptionError(
             "trl.vllm_mode: colocate runs vLLM inside the trainer; there is nothing to serve"
         )
@@ -158,6 +157,21 @@ def command(config: Config, more: Sequence[str] = ()) -> ServeCommand:
     return ServeCommand(environment, arguments, tuple(_notes(config)))
 
 
+def is_asked(config: Config) -> bool:
+    """Return whether vLLM samples the answers, in a server or inside the trainer."""
+    return config.is_true("trl.use_vllm")
+
+
+def is_inside(config: Config) -> bool:
+    """Return whether vLLM is to run inside the trainer, if it runs."""
+    return config.text("trl.vllm_mode") == "colocate"
+
+
+def sends_adapter(config: Config) -> bool:
+    """Return whether only the adapter is sent."""
+    return config.is_true("trl.vllm_lora_sync")
+
+
 def sends_files(config: Config) -> bool:
     """Return whether all weights are sent as files."""
     return config.text("trl.vllm_sync") == "file"
@@ -165,7 +179,7 @@ def sends_files(config: Config) -> bool:
 
 def lora_rank(config: Config) -> int | None:
     """Return the rank of the adapter if only the adapter is sent; None if all weights are sent."""
-    if not config.is_true("trl.vllm_lora_sync"):
+    if not sends_adapter(config):
         return None
     rank = config.get("lora_r")
     return rank if isinstance(rank, int) else _PEFT_RANK
@@ -230,7 +244,7 @@ def _scale_out() -> tuple[str, ...]:
 
 def _notes(config: Config) -> list[str]:
     notes = []
-    if not config.is_true("trl.use_vllm"):
+    if not is_asked(config):
         notes.append("the trainer will not use this server: trl.use_vllm is not true")
     if config.text("trl.vllm_server_base_url"):
         notes.append(

@@ -1,12 +1,13 @@
-"""Prefetch of complete conversations with tools or environments: TRL's own loop, on a copy of the trainer.
+"""Prefetch of complete conversations with tools or environments, by TRL's own loop in a second thread.
 
-The thread runs TRL's own code: it chooses and resets environments, requests answers from the server,
-calls tools and requests again. Its copy of the trainer has its own tokenizer, metrics and environments, and
-no weights are transferred between two turns of a conversation. The main thread takes the conversations when
-their batch trains, and the environments with them, since rewards may use those.
+The thread has the half of TRL's trainer that runs conversations, and of the trainer itself only what that
+half reads: what TRL adds to it later is missing there, and not used by two threads at once. No weights are
+transferred between two turns of a conversation. The main thread takes the conversations when their batch
+trains, and the environments with them, since rewards may use those.
 """
 
 import copy
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,24 +24,120 @@ from fmtkit.training.rl.rollouts.contract import RolloutError, in_one_line
 Rows = Sequence[dict[str, Any]]
 Pool = dict[Any, list[Any]]
 
+_READ = (
+    *("accelerator", "args", "chat_template", "chat_template_kwargs", "environment_factories"),
+    *("eos_token_ids", "max_completion_length", "max_tool_calling_iterations", "num_generations"),
+    *("rollout_func", "tools", "use_vllm", "vllm_mode", "_is_vlm"),
+)
+"""Attributes of the trainer that conversations read and do not set."""
+_READ_IF_THERE = ("async_loop", "_env_tools", "_multi_environment", "_standalone_tools")
+"""Those that TRL sets for tools, for tools that wait, or for environments."""
+_NOT_TOOLS = frozenset({"reset", "get_reward"})
+
+
+class Conversations(GRPOTrainer):
+    """TRL's loop over the turns of some conversations, without a model: a vLLM server answers."""
+
+    # TRL annotates these as unions of many types, or not at all.
+    environment_factories: Any
+    environments: Any
+    model: Any
+    processing_class: Any
+
+    def __init__(self, trainer: Any, tokenizer: Any, pool: Pool) -> None:
+        """Take what conversations read; the tokenizer and the environments are for this thread alone."""
+        # TRL's own __init__ would make a second trainer: model, optimizer and data.
+        for name in (*_READ, *(one for one in _READ_IF_THERE if hasattr(trainer, one))):
+            setattr(self, name, getattr(trainer, name))
+        self.processing_class = tokenizer
+        self._tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        self.state = copy.copy(trainer.state)
+        # It must not see that the main thread evaluates.
+        self.model = SimpleNamespace(training=True, config=trainer.model.config)
+        # A copy, since a limit on the answers may have changed by the time the thread asks.
+        self.vllm_generation = copy.copy(trainer.vllm_generation)
+        self._last_loaded_step = self.state.global_step
+        self._metrics: Any = {"train": defaultdict(list)}
+        self.pool = pool
+        self.environments = None
+        self._batch_environments: list[Any] = []
+
+    def run(self, rows: Rows) -> tuple[list[Any], tuple[Any, ...]]:
+        """Return the prompts of some rows, and what TRL's `_generate` returns for them.
+
+        The steps before it are those of TRL's `_generate_and_score_completions`: it draws and resets the
+        environments, and tells each conversation its tools.
+        """
+        prompts = [row["prompt"] for row in rows]
+        if self.environment_factories is not None:
+            several = self._multi_environment
+            self._batch_environments = [row.get("environment") if several else None for row in rows]
+            self.environments = self._drawn()
+        if self.tools:
+            tools = [self._tools_of(number) for number in range(len(rows))]
+            waits = inspect.iscoroutinefunction
+            self._sync_tool_dicts = [
+                {n: t for n, t in one.items() if not waits(t)} for one in tools
+            ]
+            self._async_tool_dicts = [{n: t for n, t in one.items() if waits(t)} for one in tools]
+        for number, environment in enumerate(self.environments or ()):
+            given = rows[number]
+            if self._multi_environment:
+                given = {name: value for name, value in given.items() if name != "environment"}
+            prompts[number] = _observed(prompts[number], environment.reset(**given))
+        return prompts, self._generate(prompts)
+
+    def _drawn(self) -> list[Any]:
+        """Return an environment for each row: one that is free, or a new one."""
+        factories, drawn = self.environment_factories, list[Any]()
+        taken: dict[Any, int] = defaultdict(int)
+        for name in self._batch_environments:
+            if name not in factories:
+                raise ValueError(
+                    f"environment {name!r} is not one of {', '.join(map(str, factories))}"
+                )
+            free = self.pool.setdefault(name, [])
+            if taken[name] == len(free):
+                free.append(factories[name]())
+            drawn.append(free[taken[name]])
+            taken[name] += 1
+        return drawn
+
+    def _tools_of(self, number: int) -> dict[str, Any]:
+        """Return the tools of a conversation by name: those of the run, and its environment's methods."""
+        methods = []
+        if self.environments:
+            environment = self.environments[number]
+            named = inspect.getmembers(type(environment), inspect.isfunction)
+            methods = [
+                getattr(environment, name)
+                for name, _ in named
+                if name not in _NOT_TOOLS and not name.startswith("_")
+            ]
+        return {tool.__name__: tool for tool in (*self._standalone_tools, *methods)}
+
+
+def _observed(prompt: Any, observation: Any) -> Any:
+    """Return a prompt with what an environment returned at its reset behind its last message."""
+    if observation is None:
+        return prompt
+    content = prompt[-1]["content"]
+    if isinstance(observation, list) and isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if isinstance(observation, str) and isinstance(content, list):
+        observation = [{"type": "text", "text": observation}]
+    # TRL's row is left as it is.
+    return [*prompt[:-1], {**prompt[-1], "content": content + observation}]
+
 
 @dataclass(frozen=True)
 class Prefetched:
-    """Finished conversations: the trainer copy that ran them, its prompts, and what `_generate` returned."""
+    """Finished conversations, their prompts, and what `_generate` returned."""
 
-    trainer: Any
+    conversations: Conversations
     prompts: list[Any]
     answers: tuple[Any, ...]
     tokens: int
-
-
-class _End(Exception):  # noqa: N818 - carries the dialogs out of TRL's method; not an error
-    """End TRL's method once the conversations have ended, before they are scored."""
-
-    def __init__(self, prompts: list[Any], answers: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.prompts = prompts
-        self.answers = answers
 
 
 class DialogGeneration:
@@ -54,7 +151,8 @@ class DialogGeneration:
     def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
         """Return the job that runs the conversations of these rows."""
         del prompts
-        return partial(_prefetch, self._copy(trainer), rows)
+        pool = self.free.pop() if self.free else {}
+        return partial(_prefetch, Conversations(trainer, self.processing_class, pool), rows)
 
     @contextmanager
     def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
@@ -70,7 +168,7 @@ class DialogGeneration:
                 trainer.environments = before
             else:
                 # Their rewards have been read; they are no longer used.
-                self.free.append(wait().trainer._environment_pool)
+                self.free.append(wait().conversations.pool)
 
     def generate(
         self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
@@ -82,51 +180,30 @@ class DialogGeneration:
             # As TRL does before it generates: the next conversations use these weights.
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
-        for name in ("environment_factories", "environments", "_batch_environments"):
-            if hasattr(prefetched.trainer, name):
-                setattr(trainer, name, getattr(prefetched.trainer, name))
+        ran = prefetched.conversations
+        trainer.environment_factories, trainer.environments = (
+            ran.environment_factories,
+            ran.environments,
+        )
+        trainer._batch_environments = ran._batch_environments
         # TRL continues with this list, which by now has what environments returned at their reset.
         prompts[:] = prefetched.prompts
         metrics = trainer._metrics["train"]
-        for name, values in prefetched.trainer._metrics["train"].items():
+        for name, values in ran._metrics["train"].items():
             metrics[name].extend(values)
         trainer.state.num_input_tokens_seen += prefetched.tokens
         metrics["num_tokens"] = [trainer.state.num_input_tokens_seen]
         return prefetched.answers
 
-    def _copy(self, trainer: Any) -> Any:
-        """Return a copy of the trainer that may run in a thread, with the current settings."""
-        copied = copy.copy(trainer)
-        copied.processing_class = self.processing_class
-        copied._tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
-        copied.state = copy.copy(trainer.state)
-        # It must not see that the main thread evaluates.
-        copied.model = SimpleNamespace(training=True, config=trainer.model.config)
-        copied.vllm_generation = copy.copy(trainer.vllm_generation)
-        copied._last_loaded_step = copied.state.global_step
-        copied._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
-        if trainer.environment_factories is not None:
-            fresh: Pool = {name: [] for name in trainer.environment_factories}
-            copied._environment_pool = self.free.pop() if self.free else fresh
-        return copied
 
-
-def _prefetch(copied: Any, rows: Rows) -> Prefetched:
+def _prefetch(conversations: Conversations, rows: Rows) -> Prefetched:
     """Run the conversations of some rows; raise RolloutError for an error of the user's code."""
-    before = copied.state.num_input_tokens_seen
-
-    def generate(prompts: list[Any]) -> None:
-        raise _End(list(prompts), GRPOTrainer._generate(copied, prompts))
-
-    # In place of the method: TRL's own code sets everything up and calls it.
-    copied._generate = generate
+    before = conversations.state.num_input_tokens_seen
     try:
-        GRPOTrainer._generate_and_score_completions(copied, list(rows))
-    except _End as end:
-        tokens = copied.state.num_input_tokens_seen - before
-        return Prefetched(copied, end.prompts, end.answers, tokens)
+        prompts, answers = conversations.run(rows)
     except TrainingError:
         raise
     except Exception as error:
         raise RolloutError(f"a prefetched conversation raised {in_one_line(error)}") from error
-    raise AssertionError("TRL scored a batch without generating")
+    tokens = conversations.state.num_input_tokens_seen - before
+    return Prefetched(conversations, prompts, answers, tokens)
