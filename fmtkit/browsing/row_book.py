@@ -203,7 +203,7 @@ class Book:
         )
 
     def count_on(self) -> bool:
-        """Count the rows of one block, or of one chapter that says them; False when all are counted."""
+        """Count the rows of one block, or of one chapter that states them; False when all are counted."""
         if self.rows is not None:
             return False
         number = len(self.chapters) - 1

@@ -57,7 +57,7 @@ class RowFilter:
         return not self.in_tokens and (self.at_least is not None or self.at_most is not None)
 
     def _of_rows(self, looked: Looked) -> Iterator[int]:
-        """Yield the records whose rows pass; of bad rows, those whose bytes hold the text."""
+        """Yield the records whose rows pass; a bad row passes if its bytes contain the text."""
         for table, records in looked.tables():
             yield from records[self._passing(table)].tolist()
         if self.text and not self.role and not self._limits_characters:

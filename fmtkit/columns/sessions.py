@@ -251,7 +251,7 @@ def text_of(value: Any) -> str:
 
 
 def objects(value: Any, session: Session | None = None) -> list[Event]:
-    """Return the parts of a content, of which a text is one; what is no part is noted in a session.
+    """Return the parts of a content; a text is one part, and what is no part is noted in a session.
 
     Args:
         value: A content: a text, a part, or a list of parts.

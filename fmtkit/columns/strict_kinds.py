@@ -378,7 +378,7 @@ def _not_text(value: Any, path: str) -> Fault:
 
 
 def part_faults(content: Any, path: str, *, images: bool = False) -> list[Fault]:
-    """Return what is wrong with the parts of a content; of one that is not a list, nothing."""
+    """Return what is wrong with the parts of a content; nothing if the content is not a list."""
     parts = enumerate(content) if isinstance(content, list) else ()
     return [fault for i, part in parts for fault in _part_faults(part, f"{path}[{i}]", images)]
 

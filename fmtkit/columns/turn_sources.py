@@ -255,7 +255,7 @@ class QuestionMissing(Rule):
 
 @dataclass(frozen=True)
 class Except(Rule):
-    """A rule holds, and none of the others does."""
+    """The first rule holds, and none of `others` does."""
 
     rule: Rule
     others: tuple[Rule, ...]

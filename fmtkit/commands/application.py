@@ -232,7 +232,7 @@ class _Output(io.FileIO):
 
 
 def _guarded(stream: Any) -> Any:
-    """Return a stream of stdout or stderr whose errors are those of `_Output`.
+    """Wrap stdout or stderr, so that it raises the errors of `_Output`.
 
     Without it a full disk is a traceback; after a closed pipe typer exits with 1, and Python prints an
     error if it is noticed at exit.

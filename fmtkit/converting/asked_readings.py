@@ -22,7 +22,7 @@ WORSE = frozenset(word for word, side in SIDES.items() if side < 0)
 
 
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
-    """Yield types, columns and options of texts of which one answers the others."""
+    """Yield types, with columns and options, for columns of texts in which one answers the others."""
     yield from _instructed(columns)
     yield from _prompts(columns)
 

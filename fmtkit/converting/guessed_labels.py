@@ -20,7 +20,7 @@ from fmtkit.formats.registry import Converter
 
 
 def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
-    """Return the fits, before them the one that reads a column as labels whose values say good and bad.
+    """Return the fits; if the values of a column say good and bad, one that reads it as labels comes first.
 
     That is where no other open column is grave in the best fit, which makes completions or conversations.
     That something is so or not says that it is good only where the column's name does: `accepted_by_user`.

@@ -26,7 +26,7 @@ REPLIES = ("completion", "chosen", "rejected", "replies")
 
 @dataclass(frozen=True)
 class Problem:
-    """Why the images of a row are not those that it shows; `column` is the one that is to be looked at."""
+    """Why the images of a row do not match the places where it shows one; `column` is where to look."""
 
     column: str
     message: str

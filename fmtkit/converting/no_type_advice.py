@@ -94,7 +94,7 @@ def unfitting(
 
 
 def _with_media(sample: Sequence[Row]) -> str:
-    """Say which columns hold media, or in which of them messages have parts that do; else nothing."""
+    """Say which columns hold media, themselves or in parts of messages; nothing if there are none."""
     found = {name for row in sample for name in row if is_media(name, row[name])}
     columns = sorted(found - {*image_values.COLUMNS})
     if columns:

@@ -77,7 +77,7 @@ class Progress:
         self._all_bytes = sum(self.bytes.values())
 
     def add(self, piece: "Piece") -> None:
-        """Count a piece; nothing of those whose counts come later."""
+        """Count a piece, unless its counts come later."""
         if not piece.has_counts:
             return
         self.next_block = (piece.source, piece.next_block)

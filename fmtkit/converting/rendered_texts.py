@@ -105,7 +105,7 @@ def _texts(sample: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _frame_of(texts: Sequence[str]) -> str | None:
-    """Return the template as which all texts begin and whose control tokens all of them hold."""
+    """Return the template whose beginning and whose control tokens all of the texts have."""
     # Templates are compiled only for texts that are likely to be rendered.
     if any(len(set(LOOKS.findall(text))) < TOKENS for text in texts):
         return None

@@ -629,7 +629,7 @@ def _texts(
 
 
 def rendered_of(names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
-    """Return what is rendered of rows with these columns, and of which conversations, in their order."""
+    """Return what is rendered for rows with these columns, and of which conversations, in order."""
     replies = tuple(name for name in REPLIES if name in names)
     if replies:
         return Plan(replies=len(replies)), ("prompt", *replies)

@@ -24,7 +24,7 @@ ASKED = ("prompt", "question", "instruction", "problem")
 
 
 def without_samples(found: Fit, sample: Sequence[Row]) -> Fit:
-    """Return the fit that reads prompts, for one that reads replies of which only some are right.
+    """Return a fit that reads only the prompts, in place of one whose replies are not all right.
 
     A pass rate beside them says how many, and not which; the answer that they are judged by is carried along.
     """

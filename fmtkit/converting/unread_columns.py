@@ -444,7 +444,7 @@ def _is_copy(values: Sequence[Any], known: _Known) -> bool:
 
 
 def _frame(text: str, read: Sequence[str]) -> str:
-    """Return what is left of a text without what was read; NUL stands where that was."""
+    """Return a text without the parts that were read; NUL stands in their places."""
     for part in sorted(set(read), key=len, reverse=True):
         if len(part) > 1:
             text = text.replace(part, "\0")
@@ -579,7 +579,7 @@ def _is_short(text: str) -> bool:
 
 
 def _of_short(distinct: Counter[str], rows: int) -> Judged:
-    """Judge short texts that are none of the harmless ones: few of them are probably labels."""
+    """Judge short texts that are not known to be harmless: a few different ones are probably labels."""
     is_polar = bool(set(distinct) & (GOOD | BAD))
     is_repeated = len(distinct) < rows or rows == 1
     if len(distinct) <= SCALE and (is_repeated or set(distinct) <= GOOD | BAD):

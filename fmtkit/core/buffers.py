@@ -98,7 +98,7 @@ def empty_table(schema: pa.Schema) -> pa.Table:
 
 
 def ends(sizes: Int64s) -> Int64s:
-    """Return the offsets of things of these sizes, one after another."""
+    """Return the offsets of items of these sizes that stand one after another."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
@@ -112,7 +112,7 @@ def numbers(buffer: pa.Buffer | None, dtype: Any, offset: int, count: int) -> ND
 
 
 def integers(array: pa.Array) -> Int64s:
-    """Return a signed integer array as it is in its buffer; a null is any number."""
+    """Return a signed integer array as it is in its buffer; the value of a null is undefined."""
     dtype = np.dtype(f"i{array.type.bit_width // 8}")
     found: Int64s = numbers(array.buffers()[1], dtype, array.offset, len(array)).astype(np.int64)
     return found
@@ -156,7 +156,7 @@ def offsets_of(array: pa.Array) -> Int64s:
 
 
 def sample_of(column: pa.Array, *, one_in: int) -> Int64s:
-    """Choose one of so many texts by eight of its bytes and its length, whatever its batch."""
+    """Choose about one text in `one_in`, by its length and eight of its bytes: the same in any batch."""
     bounds = offsets_of(column)
     data = np.frombuffer(column.buffers()[2], np.uint8)
     sizes = bounds[1:] - bounds[:-1]

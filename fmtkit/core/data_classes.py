@@ -137,7 +137,7 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 def _frozen(cls: Any, change: Any) -> Any:
-    """Return a method that changes what a class derived from this one adds, and no field."""
+    """Return a method that refuses changes of fields; attributes that a derived class adds may change."""
     verb = "assign to" if change is object.__setattr__ else "delete"
 
     def changed(self: Any, name: str, *value: Any) -> None:

@@ -97,7 +97,7 @@ class DependencyError(FmtkitError, ImportError):
 
 
 class ForkedError(FmtkitError, RuntimeError):
-    """A process was forked from one that has read already; the message says how to start it instead."""
+    """A process was forked from one that had already read data; the message says how to start it instead."""
 
 
 class OutputExistsError(FmtkitError, FileExistsError):

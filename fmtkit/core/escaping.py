@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r"(<[^\n]{0,400}?) at 0x[0-9a-fA-F]+>?")
 
 
 def without_addresses(text: str) -> str:
-    """Return the text without addresses of objects, which say nothing and are others in each run."""
+    """Return the text without addresses of objects, which say nothing and differ between runs."""
     return _ADDRESS.sub(r"\1>", text) if " at 0x" in text else text
 
 
@@ -34,5 +34,5 @@ def one_line(text: str, width: int = 0) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return `1 row`, `2 rows`; `plural` is that of a noun that does not take an s."""
+    """Return `1 row`, `2 rows`; give `plural` for a noun whose plural is not formed with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

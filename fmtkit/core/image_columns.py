@@ -111,7 +111,7 @@ def images_array(rows: Sequence[Sequence[StoredImage]]) -> pa.Array:
 
 
 def _buffer_of(data: Sequence[bytes | memoryview]) -> pa.Buffer:
-    """Return bytes one after the other: where they are so already in a buffer of Arrow's, that part of it."""
+    """Return the bytes joined; no copy is made where they already stand together in an Arrow buffer."""
     held = [view for view in data if len(view)]
     own: Any = held[0].obj if held and isinstance(held[0], memoryview) else None
     if isinstance(own, pa.Buffer):

@@ -131,12 +131,12 @@ class Options:
 
     @classmethod
     def with_same_rows(cls) -> set[str]:
-        """Return the names of the options on whose values no row depends."""
+        """Return the names of the options that change no row."""
         return {name for name, declared in cls.declared().items() if declared.same_rows}
 
     @classmethod
     def beside_options(cls) -> set[str]:
-        """Return the names of the fields that say nothing of what is made: how it was asked for, and when."""
+        """Return the names of the fields that do not affect the output: how it was requested, and when."""
         return {entry.name for entry in fields(cls) if not entry.compare}
 
     @classmethod

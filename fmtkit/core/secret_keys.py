@@ -124,7 +124,7 @@ _VISIBLE = re.compile(r"\S")
 
 @dataclass(frozen=True, order=True)
 class Secret:
-    """Where a secret is in a text, without what tells its kind, and that kind."""
+    """The place of a secret in a text, without the prefix that shows its kind, and its kind."""
 
     start: int
     end: int
@@ -162,7 +162,7 @@ def beginning(text: str, length: int) -> str:
 
 
 def spans_of(secrets: Iterable[Secret]) -> list[tuple[int, int]]:
-    """Return what secrets cover: a private key may hold what looks like another one."""
+    """Return the ranges that secrets cover; those that overlap are one, since a key may contain another."""
     spans: list[tuple[int, int]] = []
     for secret in secrets:
         if spans and secret.start < spans[-1][1]:

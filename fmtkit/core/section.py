@@ -186,7 +186,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def unknown(given: Iterable[str]) -> set[str]:
-    """Return which of these names no section has; packages are looked at where fmtkit has not all of them."""
+    """Return the names that no section has; installed packages are searched only if fmtkit lacks one."""
     others = set(given).difference(_own_names())
     return others.difference(names()) if others else others
 

@@ -89,7 +89,7 @@ def python_of(trainer: Trainer) -> Path | None:
 def create(
     name: str, folder: str | None = None, *, say: Callable[[str], None] = lambda _: None
 ) -> Environment:
-    """Make the environment of a trainer; one that is there already is returned as it is.
+    """Make the environment of a trainer; an existing one is returned unchanged.
 
     Raises:
         UnknownNameError: for a trainer that is none.

@@ -228,7 +228,7 @@ def _last(ids):
 
 
 def _sequences(batch):
-    """Return the sequences of one row in a batch of it alone, with what is trained of each."""
+    """Return the sequences of one row, collated alone, with the tokens of each that are trained."""
     names = [prefix for prefix in ("chosen_", "rejected_") if f"{prefix}input_ids" in batch]
     if names:
         found = []

@@ -38,7 +38,7 @@ _WHAT: Mapping[Form, str] = {
 
 @dataclass(frozen=True)
 class PreparedSide:
-    """The rows of one side, written; and what is known of them."""
+    """The rows of one side as they were written, and what is known of them."""
 
     side: Side
     spool: Spool

@@ -16,7 +16,7 @@ Request = dict[str, object]
 
 @dataclass(frozen=True)
 class Trainer:
-    """A trainer whose real preparation of rows the recorder runs, and the environment that it needs."""
+    """A trainer: the recorder runs its real preparation of rows, in the environment that it needs."""
 
     name: str
     """As `--against` takes it."""

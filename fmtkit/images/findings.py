@@ -146,7 +146,7 @@ def _is_number(value: object) -> bool:
 
 
 def frames_of(boxes: Iterable[Sequence[float]], size: tuple[int, int]) -> tuple[Frame, ...]:
-    """Return the frames in which none of the boxes reaches out of an image of that size.
+    """Return the frames of reference in which all boxes lie inside of an image of that size.
 
     Boxes of small pictures fit several; none means that they are of another image, or of another size of it.
     """

@@ -44,7 +44,7 @@ class Directory:
 
 
 def first_directory(data: Ranges, wanted: Collection[int]) -> Directory:
-    """Read the directory whose place is in the first bytes; what is beyond the bytes is left out.
+    """Read the directory that the first bytes point to; entries beyond the end of the bytes are left out.
 
     Raises:
         CutShortError: The bytes end within the first 8 (BigTIFF: 16).

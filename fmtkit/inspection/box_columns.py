@@ -60,7 +60,7 @@ def reasons_outside(objects: Mapping[str, Any], headers: Sequence[Header]) -> li
 
 
 def _outside(box: list[Any], frame: Frame, header: Header) -> list[str]:
-    """Return why a box is out of an image as it is shown, and as it is stored: EXIF may have turned it."""
+    """Return why a box is outside of an image, both as shown and as stored, since EXIF may turn it."""
     slack = _SLACK if frame == "pixels" else 0.0
     sizes = {(header.width, header.height), header.stored_size}
     found = [boxes_outside([box], frame, size, slack=slack) for size in sorted(sizes)]

@@ -32,7 +32,7 @@ class Observed(Protocol):
         ...
 
     def add_masks(self, row: int, masked: Sequence[Masked]) -> None:
-        """Add the sequences of one of the rows whose masks are looked at."""
+        """Add the sequences of one row whose masks are examined."""
         ...
 
 

@@ -158,7 +158,7 @@ def _spans(
     *,
     is_traced: bool,
 ) -> dict[int, Span]:
-    """Return the spans of the assistant's turns by message, of those of which marks or beginnings say it."""
+    """Return the spans of the assistant's turns by message, as far as marks or beginnings show them."""
     replies = [number for number, m in enumerate(messages) if m["role"] == "assistant"]
     spans: Sequence[Span] = one.replies
     if not spans and template.spans_source == template.template.source and template.has_generation:

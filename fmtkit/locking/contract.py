@@ -239,7 +239,7 @@ def _tokenizer(
 
 
 def _hash_without_template(path: Path) -> str | None:
-    """Return the hash of a file; of one with settings, of those that are no template."""
+    """Return the hash of a file; of a file of settings, only of those that are no template."""
     if not path.is_file():
         return None
     if path.name == "tokenizer.json":

@@ -157,7 +157,7 @@ class PlainRows:
         return [slot for slot in missing if slot in doubtful]
 
     def _missing(self, probe: Probe, slots: Iterable[Slot], *, shortened: bool) -> list[Slot]:
-        """Return the slots of a row that none of the symbolic outputs holds of which its texts are made."""
+        """Return the slots of a row that are in none of the symbolic outputs that its texts are made of."""
         outputs, unknowns = self.plan.written(probe[0], shortened=shortened), probe[1]
         if not all(isinstance(output, str) for output in outputs):
             return []

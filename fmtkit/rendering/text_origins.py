@@ -64,7 +64,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class WrittenText:
-    """What wrote a rendered text: the stretches in order; the template wrote the others."""
+    """What wrote a rendered text: stretches of contents in order; the template wrote all between them."""
 
     pieces: tuple[Piece, ...]
     by: By

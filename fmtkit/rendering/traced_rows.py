@@ -143,7 +143,7 @@ class TracedRows:
             self.problems[row] = Problem(problem.code, said)
 
     def _place_by_text(self, leaf: Leaf, rows: Int64s, shapes: Signature) -> Int64s:
-        """Give rows their texts whose real texts are prefixes; return the others."""
+        """Set the texts of the rows whose prompt is a prefix of the whole text; return the other rows."""
         cuts = cut_by_text(leaf, self.rows, rows)
         outputs = self.plan.written(leaf.outputs, shortened=False)
         text = "".join(output for output in outputs if isinstance(output, str))
@@ -162,7 +162,7 @@ class TracedRows:
             self.warnings["generation_prompt_not_a_prefix"] += rows.tolist()
 
     def _survivors(self, text: str, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> Int64s:
-        """Refuse rows whose reply, or whose every text, is lost; note other lost contents."""
+        """Refuse rows that lost their reply or all of their texts; note other lost contents."""
         found = find(text, unknowns)
         for slot in spoken(shapes, range(1, len(self.dialogs))):
             if slot.key == "content":

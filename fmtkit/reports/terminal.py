@@ -28,7 +28,7 @@ PLACES = 8
 """Places that a finding names with --all; --json has more."""
 FEW_PLACES = 3
 MOST_BAD, MOST_FOUND, MOST_LENGTHS, MOST_COLUMNS, MOST_SOURCES = 3, 3, 6, 10, 6
-"""What a screen holds: of findings, where they are; what to do about them is in --all."""
+"""Entries of each part that fit on a screen; --all shows the others, and what to do about findings."""
 
 COLUMNS = 40
 TYPES = 4

@@ -119,7 +119,7 @@ def is_unicode(text: str) -> bool:
 
 
 def fault_of_names(row: Mapping[str, Any]) -> Fault | None:
-    """Return the fault of a row with a key of its own that is no text; those in a value are marks of that."""
+    """Return the fault of a row that has a top-level key that is no text."""
     if all(map(is_unicode, row)):
         return None
     return Fault("invalid_unicode", None, "a key holds half a surrogate pair")

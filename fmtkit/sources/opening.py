@@ -155,7 +155,7 @@ def _open_address(address: str, selection: Selection, reading: Reading) -> list[
 
 
 def _of_files(selection: Selection) -> str | None:
-    """Return the split of files that are named; None where their names are listed by split."""
+    """Return the split of the named files; None where the names themselves say the split."""
     return None if isinstance(selection.data_files, Mapping) else selection.split
 
 

@@ -160,7 +160,7 @@ class RawBytes(AbstractContextManager["RawBytes"]):
         return size
 
     def lines(self, size: int, again: int) -> bytes | None:
-        """Return at most `size` bytes that end in a line feed, of which `again` were read before.
+        """Return at most `size` bytes that end with a line feed; the first `again` of them were read before.
 
         None if only `readinto` can tell: pipes, the end of the file, lines longer than TAIL_BYTES.
         Reading exactly so much saves a copy of the whole: 2.2 GB/s against 1.7.
@@ -262,7 +262,7 @@ class Location:
         """Start a pass over the lines of a range of bytes, of a seekable file that does not change.
 
         They begin after the first line feed at or after `start`, and end with the line that holds the
-        byte `end`. No byte but those of lines that the range has is looked at more than once.
+        byte `end`. Only the bytes of its own lines are read more than once.
         """
 
         def window(file: Seekable) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from fmtkit.core.errors import FmtkitError, WriteError
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Raise WriteError for a temporary file that cannot be written, with what to do about it."""
+    """Turn an OSError about a temporary file into a WriteError that says what to do about it."""
     try:
         yield
     except FmtkitError:

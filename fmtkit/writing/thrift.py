@@ -195,7 +195,7 @@ Change: TypeAlias = "Callable[[int], int | None] | Mapping[int, Change]"
 
 
 def copy_struct(data: bytes, at: int, changes: Mapping[int, Change], out: bytearray) -> int:
-    """Append a struct to `out` as it is but for some fields, without making anything of the others.
+    """Copy a struct to `out` with some fields changed; the others are not decoded.
 
     Args:
         data: Bytes that have a struct at `at`.

@@ -483,7 +483,7 @@ def _check_tokenizer(plan: "Plan", name: str) -> None:
 
 
 def one_label(method: str, *, is_true: bool) -> str:
-    """Return what is said of rows whose labels are all the same."""
+    """Return the warning for rows whose labels are all the same."""
     only = "true" if is_true else "false"
     return f"{method}: every label is {only}; it learns from the difference, and needs both"
 

@@ -56,7 +56,7 @@ def _all(entries: Sequence[Named]) -> Iterator[Named]:
     keys=(CALLBACKS,),
 )
 def find_callbacks(plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the callbacks whose source is there."""
+    """Yield the problems of the callbacks whose source can be read."""
     entries = named(CALLBACKS, plan.config.get(CALLBACKS))
     places = places_of(plan.config.source)
     for one in _all(entries):

@@ -58,13 +58,13 @@ def _has_image(parquet: "pq.ParquetFile") -> bool:
 
 
 def no_path(runner: Runner) -> str:
-    """Return what is said of rows with images for a method whose trainer makes nothing of them."""
+    """Return the refusal of rows with images for a method whose trainer ignores them."""
     able = methods(lambda one: one.takes_images)
     return f"{runner.method}: the rows have images, and its trainer trains without them; use {able}"
 
 
 def mixed(method: str, without: int, rows: int) -> str:
-    """Return what is said of rows without images for a method whose trainer cannot mix them."""
+    """Return the refusal of rows without images for a method whose trainer cannot mix both."""
     return (
         f"{method}: {without:,} of {rows:,} rows have no image, and TRL's trainer cannot mix them with rows "
         "that have: leave them out, or use rl: rloo"

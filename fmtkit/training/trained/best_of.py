@@ -92,7 +92,7 @@ def load(name: str, places: Sequence[Path]) -> Scorer:
 
 
 def figures(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the means over prompts of the best reward and of that of one answer, of those that have one."""
+    """Return two means over the prompts that have a reward: of the best one, and of that of one answer."""
     best = [v["reward"] for v in values if v["reward"] is not None]
     every = [[r for r in v["rewards"] if r is not None] for v in values]
     means = [sum(one) / len(one) for one in every if one]

@@ -49,7 +49,7 @@ def run(
 
 
 def _functions(plan: Plan, value: object) -> tuple[tuple[Entry, ...], list[float], list[str]]:
-    """Return what is run, its weights, and what is not run: the reward of an environment."""
+    """Return the functions to run, their weights, and what cannot be run: the reward of an environment."""
     named = naming.listed(value)
     kept = [number for number, item in enumerate(named) if naming.others([item])]
     rewards = entries.read([named[number] for number in kept], places_of(plan.config.source))
