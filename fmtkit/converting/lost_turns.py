@@ -244,13 +244,8 @@ def _joined(words: list[str]) -> list[str]:
 
 
 def _parts(word: str) -> list[str]:
-<<<<<<< HEAD
-    """Return the words of which one without blanks is made, where any of them is known."""
-    if word in NAMES or word.isascii() or not unspaced().match(word):
-=======
     """Return the words in a name without blanks, if any of them is known."""
-    if word in NAMES or not _UNSPACED.match(word):
->>>>>>> 5017d4ed
+    if word in NAMES or word.isascii() or not unspaced().match(word):
         return [word]
     between = _foreign().split(word)
     return [
