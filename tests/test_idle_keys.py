@@ -218,6 +218,7 @@ def test_a_switch_that_a_user_sets_is_read(runner):
 OTHERWISE = {
     "scale_rewards": "ebft only asks whether it is set",
     "delta": "a field of a streamed reply",
+    "max_tool_calling_iterations": "an attribute of TRL's trainer, which prefetched conversations read",
     "callbacks": "a key of fmtkit; GOLDConfig has a field of that name for TRL's own command",
     "activation_checkpointing": "an argument of transformers, which TRL declares for older ones",
     **dict.fromkeys(
