@@ -54,7 +54,7 @@ FUZZ := build/fuzz
 FUZZ_SECONDS ?= 60
 
 .PHONY: fixtures gpu verdicts axe azurite demo demo-data demo-train check test-lowest test-newest coverage docs-site test test-slow test-all test-old-trl test-vllm test-renderers test-diff test-stress test-sanitized sanitized fuzz wheel \
-  lint lint-c types format bench docs clean help
+  lint lint-c types format bench targets docs clean help
 
 help:
 	@echo "make demo      convert the shipped samples and show what came of them, then train a tiny model"
@@ -78,6 +78,7 @@ help:
 	@echo "make docs      generate what is generated in docs/ and schemas/"
 	@echo "make docs-site the documentation with search and an API reference, in build/site; links are checked"
 	@echo "make bench     the side-by-side benchmarks"
+	@echo "make targets   every target of speed in one interleaved run"
 	@echo "make verdicts  a run that learns and five that cannot: whether their pages say so"
 	@echo "make gpu       every kind of training on a GPU, beside TRL's scripts; says elsewhere what it would run"
 
@@ -289,6 +290,10 @@ docs-site: $(VENV)/site
 
 bench: $(VENV)/bench
 	$(BIN)/python benchmarks/convert.py
+
+# Every target of speed in one interleaved run, the table into benchmarks/README.md with TARGETS_FLAGS=--write.
+targets: $(VENV)/bench
+	$(BIN)/python benchmarks/targets.py $(TARGETS_FLAGS)
 
 # One run that learns and five that cannot, 200 steps each on a CPU: about ten minutes.
 verdicts: $(VENV)/train

@@ -75,13 +75,28 @@ def seconds(work: Callable[[Path], object], path: Path) -> tuple[float, object]:
     return time.perf_counter() - begun, found
 
 
+WORK: dict[str, Callable[[Path], object]] = {"guess": guess, "read": read}
+
+
+def warm(work: Callable[[Path], object], path: Path) -> float:
+    """Return how long work on a file takes when it is done again."""
+    work(path)
+    return seconds(work, path)[0]
+
+
 def main() -> None:
     """Print a line for each layout, and the worst ratio."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="b001,b002: the layouts to take")
+    parser.add_argument("--make", help="write the file of the first layout here, and end")
+    parser.add_argument("--files", nargs="*", default=[], help="with --time: time these alone")
+    parser.add_argument("--time", choices=[*WORK], help="which side; its seconds as JSON")
     given = parser.parse_args()
+    if given.time:
+        print(json.dumps({Path(f).stem: warm(WORK[given.time], Path(f)) for f in given.files}))
+        return
     only = tuple(given.only.split(",")) if given.only else ("b",)
     print(f"fmtkit {version('fmtkit')}, polars {pl.__version__}; seconds, and their ratio")
     ratios: dict[str, float] = {}
@@ -89,6 +104,9 @@ def main() -> None:
         lines = lines_of(layout) if layout.name.startswith(only) else []
         if not lines:
             continue
+        if given.make:
+            grow(Path(given.make), lines, int(given.gigabytes * 2**30))
+            return
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "rows.jsonl")
             grow(path, lines, int(given.gigabytes * 2**30))

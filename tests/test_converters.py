@@ -1,6 +1,8 @@
 """Every converter over its fixtures: the rows, the rendered rows, the rejects and the warnings."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,33 @@ def test_every_converter_says_where_its_format_comes_from() -> None:
         if not converter.source_url and converter.name != "passthrough"
     ]
     assert silent == []
+
+
+BY_NAME = """
+from fmtkit.formats import registry
+
+def told(found):
+    return [(c.function.__module__, c.function.__qualname__, c.table) for c in found]
+
+names = {names}
+alone = {{name: told(registry.named(name)) for name in names}}
+every = registry.converters()
+assert sorted(set(names)) == registry.names(), set(names) ^ set(registry.names())
+for name in names:
+    assert alone[name] == told(c for c in every if name == c.name or name in c.aliases), name
+"""
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_name_finds_its_converters_without_importing_all(backwards: bool) -> None:
+    """What is imported first changes neither which converters a name has nor their order."""
+    names = sorted(registry.names(), reverse=backwards)
+    program = BY_NAME.format(names=names)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_modules_of_a_name_are_few() -> None:
+    counts = {name: len(registry.modules_of(name)) for name in registry.names()}
+    assert sum(counts.values()) < 2 * len(counts)
+    assert registry.modules_of("\ud800") == []

@@ -160,7 +160,13 @@ def test_objects_of_both_do_the_same(options: dict[str, Any]) -> None:
         for values, named in CALLS:
             one = tried(lambda own=own, values=values, named=named: own(*values, **named))
             other = tried(lambda standard=standard, v=values, n=named: standard(*v, **n))
-            assert told(one) == told(other), (own, values, named)
+            answers, expected = told(one), told(other)
+            if options.get("frozen") and options.get("slots"):
+                # Over a name that is no field Python 3.11 fails: `super` of a class that the one with slots
+                # has replaced. Ours does as without slots.
+                pairs = zip(answers, expected, strict=True)
+                answers = [e if e is TypeError else a for a, e in pairs]
+            assert answers == expected, (own, values, named)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -220,6 +226,25 @@ def test_an_object_that_holds_itself_is_shown_and_pickled() -> None:
     assert repr(node) == "Node(name='a', others=[...])"
     again = pickle.loads(pickle.dumps(node))
     assert again.others[0] is again
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """Has slots, and no dictionary of attributes."""
+
+    name: str
+    values: tuple[int, ...] = ()
+
+
+def test_an_object_with_slots_is_pickled_and_takes_no_other_attribute() -> None:
+    one = Slotted("a", (1, 2))
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert hash(again) == hash(one)
+    assert not hasattr(one, "__dict__")
+    for name in ("name", "other"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, 3)
 
 
 def test_the_signature_is_known_after_the_first_object() -> None:

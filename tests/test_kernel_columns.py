@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixture_cases import cases, read_lines
 
 import fmtkit
 from fmtkit.core.errors import RejectedRowsWarning
@@ -193,6 +194,52 @@ def test_columns_beside_the_conversation(tmp_path, monkeypatch, other):
             except fmtkit.FmtkitError as error:
                 made.append(str(error))
         assert made[0] == made[1], keep
+
+
+def tables(rows):
+    """Return tables of some rows: those together whose values have one type."""
+    groups = []
+    for row in rows:
+        for group in groups:
+            try:
+                pa.Table.from_pylist([*group, row])
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+                continue
+            group.append(row)
+            break
+        else:
+            groups.append([row])
+    for group in groups:
+        try:
+            yield pa.Table.from_pylist(group)
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+            continue
+
+
+CASES = [case for case in cases() if not case.settings]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=map(str, CASES))
+def test_the_rows_of_the_fixtures_as_tables(tmp_path, monkeypatch, case):
+    rows = []
+    for line in read_lines(case.source):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        rows += [row] if isinstance(row, dict) else []
+    for table in tables(rows):
+        made = []
+        for kernel in ("1", "0"):
+            monkeypatch.setenv(native.VARIABLE, kernel)
+            (tmp_path / kernel).mkdir(exist_ok=True)
+            out = tmp_path / kernel / "out.jsonl"
+            try:
+                made.append(outcome(table, case.name, out))
+            except fmtkit.FmtkitError as error:
+                made.append(str(error).replace(str(out.parent), ""))
+        assert made[0] == made[1]
 
 
 def test_a_block_without_a_row_that_is_wanted(tmp_path):

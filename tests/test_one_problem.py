@@ -126,6 +126,9 @@ FAULTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ebft", {"ebft": {"embed_method": "x"}}),
     # Two keys that contradict each other.
     ("sft", {"bf16": True, "fp16": True}),
+    ("sft", {"batch_size": 8, "gradient_accumulation_steps": 3}),
+    ("sft", {"saves_per_epoch": 2, "save_steps": 3}),
+    ("sft", {"evals_per_epoch": 2, "eval_steps": 3}),
     ("sft", {"warmup_ratio": 0.1, "warmup_steps": 3}),
     ("sft", {"trainer_args": {"learning_rate": 0.1}}),
     ("sft", {"dataloader_prefetch_factor": 2}),
@@ -148,6 +151,38 @@ def test_one_fault_is_one_problem(config, method, keys):
     with pytest.raises(FmtkitError) as error:
         train(config(method, keys), dry_run=True)
     assert len(error.value.lines) == 1, error.value.lines
+
+
+BOTH = {"bf16": True, "fp16": True}
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "codes"),
+    [
+        ("dpo", {"loss_type": "nonsense", **BOTH}, {"loss_type", "trainer_rule"}),
+        ("sft", {"lr_scheduler": "cosin", **BOTH}, {"argument", "trainer_rule"}),
+        (
+            "sft",
+            {"saves_per_epoch": 2, "save_steps": 3, **BOTH},
+            {"two_schedules", "trainer_rule"},
+        ),
+        (
+            "sft",
+            {
+                "saves_per_epoch": 2,
+                "save_steps": 3,
+                "cosine_min_lr_ratio": 0.1,
+                "lr_scheduler_kwargs": {"min_lr": 1},
+            },
+            {"two_schedules", "conflict"},
+        ),
+    ],
+    ids=str,
+)
+def test_one_fault_hides_no_other(config, method, keys, codes):
+    with pytest.raises(RefusalError) as error:
+        train(config(method, keys), dry_run=True)
+    assert {one.code for one in error.value.problems} == codes
 
 
 TEXTS = [

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmtkit.core.errors import OptionError, SourceError
-from fmtkit.sources.blocks import BLOCK_BYTES, ArrowBlock, JsonBlock
+from fmtkit.sources.blocks import COLUMNS_BYTES, ArrowBlock, JsonBlock
 from fmtkit.sources.columnar import cut_tables, decoded
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.source import Source
@@ -77,7 +77,7 @@ def test_columnar_files_give_their_rows_in_bounded_slices(
     (source,) = open_sources(tmp_path / name)
     found = tables(source)
     assert len(found) > 1
-    assert max(table.nbytes for table in found) <= BLOCK_BYTES
+    assert max(table.nbytes for table in found) <= COLUMNS_BYTES
     assert pa.concat_tables(found).equals(PLAIN)
     assert source.kind == "arrow"
     assert source.schema is not None
@@ -92,7 +92,7 @@ def test_a_row_group_far_larger_than_its_file_is_read_in_slices(tmp_path: Path) 
     table = pa.table({"system": ["You are helpful. " * 100] * 50_000})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=50_000)
     found = tables(open_sources(tmp_path / "a.parquet")[0])
-    assert max(part.nbytes for part in found) <= BLOCK_BYTES
+    assert max(part.nbytes for part in found) <= COLUMNS_BYTES
     assert sum(part.num_rows for part in found) == 50_000
 
 
@@ -169,7 +169,7 @@ def test_tables_and_frames_in_memory_are_sources() -> None:
         found = tables(source)
         assert isinstance(first, ArrowBlock)
         assert found[0].equals(first.batch)
-        assert max(table.nbytes for table in found) <= BLOCK_BYTES
+        assert max(table.nbytes for table in found) <= COLUMNS_BYTES
         assert pl.concat([pl.DataFrame(table) for table in found]).equals(frame)
 
 

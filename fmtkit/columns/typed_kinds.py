@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from polars import Expr
 
 from fmtkit.columns import blank
@@ -292,6 +293,16 @@ def _(kind: NumberKind, values: pa.Array, shape: str) -> bool:
 @doubts.register
 def _(kind: ListKind, values: pa.Array, shape: str) -> bool:
     return doubts(kind.item, values.flatten(), shape)
+
+
+@doubts.register
+def _(kind: DialogKind, values: pa.Array, shape: str) -> bool:  # noqa: ARG001
+    """A turn may be a call: who speaks says so."""
+    messages = values.flatten() if _is_list(values.type) else values
+    if not kind.function_calls or kind.role not in _fields_of(messages.type):
+        return False
+    calls = pc.equal(pc.struct_field(messages, kind.role), kind.call_role)
+    return bool(pc.any(calls, min_count=0).as_py())
 
 
 @doubts.register

@@ -69,17 +69,19 @@ class LinedRows(Records):
 def as_lines(records: ArrowRows, binding: Binding) -> ArrowRows | LinedRows:
     """Return the rows of a batch with the columns in use as lines, or as they are if other ways read them.
 
-    That is without a kernel, for rows with media or with values that JSON does not have, and where no column
-    has conversations or tools: what else there is, such as tokens, is read faster as it is.
+    That is without a kernel, for rows with media or with values that JSON does not have, for types that read
+    rows as a whole or what is within columns, and where no column has conversations or tools: what else there
+    is, such as tokens, is read faster as it is.
     """
-    native, holds, batch = kernel(), _holds(binding), records.batch
+    native, batch = kernel(), records.batch
     names = [*dict.fromkeys(batch.schema.names)]
-    if native is None or not batch.num_rows:
+    if native is None or not batch.num_rows or any(len(c.path) != 1 for c in binding.every):
         return records
     if len(names) < batch.num_columns or not MEDIA.isdisjoint(names):
         return records
     if binding.images is not None or any(holds_media(entry.type) for entry in batch.schema):
         return records
+    holds = _holds(binding)
     if not any(holds.get(name) for name in names) or not is_sound(batch):
         return records
     used = batch.select([name for name in names if name in holds])
@@ -104,9 +106,8 @@ def _holds(binding: Binding) -> dict[str, int]:
     """Return what each column in use holds, by its name at the top."""
     found: dict[str, int] = {}
     for column in binding.every:
-        if column.path:
-            name = column.path[0]
-            found[name] = max(found.get(name, OTHER), _held(column.kind))
+        name = column.path[0]
+        found[name] = max(found.get(name, OTHER), _held(column.kind))
     return found
 
 

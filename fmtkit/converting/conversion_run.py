@@ -5,7 +5,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -32,6 +31,7 @@ from fmtkit.converting.tasks import IN_PROCESS, Task
 from fmtkit.converting.user_functions import TransformedSource
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import Reject
+from fmtkit.core.distributions import own_version
 from fmtkit.core.errors import LimitError, NothingWrittenError, OptionError
 from fmtkit.sources.made_source import MadeSource
 from fmtkit.sources.raw import Location
@@ -365,7 +365,7 @@ class ConversionRun:
             "fmtkit.table": self.job.table.name(),
             "fmtkit.to": self.options.to or "",
             "fmtkit.template": template.sha256 if template else "",
-            "fmtkit.version": version("fmtkit"),
+            "fmtkit.version": own_version(),
         }
 
     def _beside(self) -> dict[str, str]:
@@ -413,7 +413,7 @@ def fingerprint_of(jobs: Sequence[Job], options: ConvertOptions) -> dict[str, An
         "options": _kept(options),
         "template": " ".join(templates) or None,
         "code": {path: sha256(Path(path).read_bytes()).hexdigest() for path in code},
-        "fmtkit": version("fmtkit"),
+        "fmtkit": own_version(),
         "version": journal.VERSION,
         **({"other_options": others} if others else {}),
     }

@@ -47,12 +47,12 @@ from fmtkit.writing.task_output import Counts
 
 Numbered = tuple[int, int, Block]
 """Index of a source, number of a block in it, and the block."""
-GROUP_BYTES = BLOCK_BYTES // 16
+GROUP_BYTES = BLOCK_BYTES // 8
 """Blocks of small files are merged up to this size: each costs about 8 ms by itself."""
 GROUP_BLOCKS = 256
 ROW_BYTES = 4 * BLOCK_BYTES
 """The pairs of a source row that are more than this are made in several parts."""
-HELD_BYTES = 8 * BLOCK_BYTES
+HELD_BYTES = 16 * BLOCK_BYTES
 """Pairs of a group of blocks that are more than this are not held at once."""
 _NO_BLOCK = JsonBlock(b"", 0)
 _TAUGHT_ROWS = 100

@@ -1,7 +1,6 @@
 """The report of a run: what was read, what became of every row, what was written."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, Generic, Self, TypeVar, overload
 
 from fmtkit.converting.ledger import TERMS, Ledger
@@ -12,6 +11,7 @@ from fmtkit.core import notebook_html
 from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS, found_among
 from fmtkit.core.data_classes import dataclass
+from fmtkit.core.distributions import own_version
 from fmtkit.core.text_parts import written
 
 Value = TypeVar("Value")
@@ -157,7 +157,7 @@ def report_of(
             if column.name in ledger.unread
         },
         "open_keys": {key.name: key.could_be for one in jobs for key in one.open_keys.found},
-        "fmtkit": version("fmtkit"),
+        "fmtkit": own_version(),
         "schema": {f.name: str(f.type) for f in job.schema},
     }
     return Report(data, ())

@@ -67,14 +67,7 @@ def read(name: str, *, functions: bool = False) -> TypeName:
 
     Shipped names win over files. Raises UnknownNameError with a did-you-mean.
     """
-    known = set(registry.names())
-    found = (
-        _exact(name, known)
-        or _suffixed(name, known)
-        or _styled(name, known)
-        or _method(name, known)
-        or _templated(name, known)
-    )
+    found = _exact(name) or _suffixed(name) or _styled(name) or _method(name) or _templated(name)
     if found is not None:
         return found
     if functions and "." in name and name not in REFUSED:
@@ -83,30 +76,30 @@ def read(name: str, *, functions: bool = False) -> TypeName:
     why = REFUSED.get(bare) or REFUSED.get(f"{bare}.chat")
     if why is not None:
         raise OptionError(f"type {name} is not converted: {why}")
-    raise _unknown(name, known)
+    raise _unknown(name)
 
 
-def _exact(name: str, known: set[str]) -> TypeName | None:
-    if name not in known:
+def _exact(name: str) -> TypeName | None:
+    if not registry.is_known(name):
         return None
     family = name.partition(".")[0]
     method = METHOD_PREFIXES.get(family)
     return TypeName(name, name, model_template=family in MODEL_TEMPLATE_SOURCES, method=method)
 
 
-def _suffixed(name: str, known: set[str]) -> TypeName | None:
+def _suffixed(name: str) -> TypeName | None:
     for suffix in SUFFIXES:
         stem = name.removesuffix(suffix)
-        if stem != name and stem in known:
-            found = _exact(stem, known)
+        if stem != name and registry.is_known(stem):
+            found = _exact(stem)
             assert found is not None
             return TypeName(name, found.source, found.template, found.model_template, found.method)
     return None
 
 
-def _styled(name: str, known: set[str]) -> TypeName | None:
+def _styled(name: str) -> TypeName | None:
     stem, colon, style = name.partition(":")
-    if not colon or stem not in known:
+    if not colon or not registry.is_known(stem):
         return None
     if not any(STYLE in converter.options for converter in registry.named(stem)):
         raise OptionError(f"type {name}: {stem} has no styles; write {stem}")
@@ -114,11 +107,11 @@ def _styled(name: str, known: set[str]) -> TypeName | None:
     return TypeName(name, stem, options={STYLE: style})
 
 
-def _method(name: str, known: set[str]) -> TypeName | None:
+def _method(name: str) -> TypeName | None:
     prefix, _, rest = name.partition(".")
     if prefix not in METHOD_PREFIXES or not rest:
         return None
-    found = _exact(rest, known) or _templated(rest, known)
+    found = _exact(rest) or _templated(rest)
     if found is None:
         return None
     return TypeName(
@@ -126,20 +119,20 @@ def _method(name: str, known: set[str]) -> TypeName | None:
     )
 
 
-def _templated(name: str, known: set[str]) -> TypeName | None:
+def _templated(name: str) -> TypeName | None:
     if ".jinja" in name:
         stem, _, source = name.partition(".jinja")
         source = source.removeprefix(".") or "default"
-        if source in known:
+        if registry.is_known(source):
             return TypeName(name, source, template=f"{stem}.jinja")
-        raise _unknown_source(name, source, known)
+        raise _unknown_source(name, source)
     template, _, source = name.partition(".")
     if not is_template(template):
         return None
     source = source or "default"
-    if source in known:
+    if registry.is_known(source):
         return TypeName(name, source, template=template)
-    raise _unknown_source(name, source, known)
+    raise _unknown_source(name, source)
 
 
 def is_template(name: str) -> bool:
@@ -149,8 +142,8 @@ def is_template(name: str) -> bool:
     return template_sources.is_known(name)
 
 
-def _unknown_source(name: str, source: str, known: set[str]) -> UnknownNameError:
-    error = UnknownNameError("source", source, known)
+def _unknown_source(name: str, source: str) -> UnknownNameError:
+    error = UnknownNameError("source", source, registry.names())
     error.args = (f"{error.args[0]} (in type {name!r})",)
     return error
 
@@ -161,7 +154,7 @@ def _said(name: str, advice: str) -> UnknownNameError:
     return error
 
 
-def _unknown(name: str, known: set[str]) -> UnknownNameError:
+def _unknown(name: str) -> UnknownNameError:
     from fmtkit.rendering import template_sources
 
     head, dot, rest = name.partition(".")
@@ -176,7 +169,7 @@ def _unknown(name: str, known: set[str]) -> UnknownNameError:
         return _said(name, f"{name} is a template: write {name}.SOURCE, such as {name}.intel")
     # A version has a point too: qwen2.5.intel.
     for template, source in ((head, rest), name.rpartition(".")[::2]):
-        if not dot or source not in known:
+        if not dot or not registry.is_known(source):
             continue
         near = template_sources.meant(template)
         if near is not None and template_sources.is_of_tokenizer(near):
@@ -188,5 +181,5 @@ def _unknown(name: str, known: set[str]) -> UnknownNameError:
         if near is not None:
             return _said(name, f"did you mean '{near}.{source}'?")
     return UnknownNameError(
-        "type", name, known, "; `fmtkit types` and `fmtkit templates` list them"
+        "type", name, registry.names(), "; `fmtkit types` and `fmtkit templates` list them"
     )

@@ -26,7 +26,7 @@ from fmtkit.converting.known_words import (
     SCORE_WORDS,
     TIME_WORDS,
 )
-from fmtkit.converting.lost_turns import decoded, looks_like_turns, texts_within, words_of
+from fmtkit.converting.lost_turns import decoded, looks_like_turns, texts_within, unspaced, words_of
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import beginning, hidden
 from fmtkit.core.tables import Preference, Ranking
@@ -97,7 +97,6 @@ _LETTER = re.compile(r"\(?[A-Ja-j]\)?\.?$")
 _LETTERS = re.compile(r"[A-J]")
 _SEVERAL = re.compile(r"[A-J](?:[\s,;、/&]*[A-J])*$")
 _CHOICE = re.compile(r"(?:^|\s|\()([A-Ja-j])[).:]\s")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _SENTENCE = re.compile(r"[.!?。！？؟।]\W*$")
 
 
@@ -655,8 +654,10 @@ _HARMLESS = (
 
 def count_words(text: str) -> int:
     """Count the words of a text; two characters of a script without blanks are one."""
-    wide = len(_WIDE.findall(text))
-    return len(_WIDE.sub(" ", text).split()) + (wide + 1) // 2
+    if text.isascii():
+        return len(text.split())
+    wide = len(unspaced().findall(text))
+    return len(unspaced().sub(" ", text).split()) + (wide + 1) // 2
 
 
 def _of_nested(name: str, held: Sequence[Any], there: Sequence[Any], known: _Known) -> Judged:

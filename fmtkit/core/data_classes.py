@@ -2,8 +2,8 @@
 
 The standard library writes and compiles six methods for a frozen class as its module is imported: 0.5 ms a
 class, a fifth of what a start of `fmtkit convert` took (benchmarks/README.md, "Where a start goes"). Here
-`__init__` is compiled by the first call, and the other methods need no code of their own. A class with slots
-or an order is left to the standard library.
+`__init__` is compiled by the first call, and the other methods need no code of their own. A class with an
+order is left to the standard library.
 """
 
 import dataclasses
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, eq=True, **options):
+    def dataclass(cls=None, /, *, frozen=False, eq=True, slots=False, **options):
         """Make a dataclass of the class: `dataclasses.dataclass` names the options, and what is raised."""
 
         def made(cls):
             if options:
-                return dataclasses.dataclass(cls, frozen=frozen, eq=eq, **options)
-            return _made(cls, frozen, eq)
+                return dataclasses.dataclass(cls, frozen=frozen, eq=eq, slots=slots, **options)
+            return _made(cls, frozen, eq, slots)
 
         return made if cls is None else made(cls)
 
 
-def _made(cls: Any, frozen: bool, eq: bool) -> Any:
+def _made(cls: Any, frozen: bool, eq: bool, slots: bool) -> Any:
     own = dict(cls.__dict__)
     # A class without a docstring would get its signature for one, which takes as long as all the rest.
     cls.__doc__ = cls.__doc__ or f"{cls.__name__}(...)"
@@ -38,12 +38,14 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
         if "__dataclass_params__" in vars(base)
     ]
     if any(base.frozen != frozen for base in said):
-        return dataclasses.dataclass(cls, frozen=frozen, eq=eq)  # which it refuses, or not
+        # Which it refuses, or not.
+        return dataclasses.dataclass(cls, frozen=frozen, eq=eq, slots=slots)
     # It compiles methods of a frozen class alone, and a class is frozen where its bases are.
     for one in said:
         one.frozen = False
     try:
-        dataclasses.dataclass(cls, init=False, repr=False, eq=False)
+        # With slots it is another class that comes back.
+        cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
     finally:
         for one in [*said, cls.__dataclass_params__]:
             one.frozen = frozen
@@ -53,6 +55,8 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
             "__setattr__": _frozen(cls, object.__setattr__),
             "__delattr__": _frozen(cls, object.__delattr__),
         }
+    if frozen and slots:
+        methods |= {"__getstate__": _state, "__setstate__": _set_state}
     if eq:
         methods["__eq__"] = _equality(cls)
         # Of a class with an `__eq__` of its own Python says that its `__hash__` is None.
@@ -120,6 +124,16 @@ def _shown(self: Any) -> str:
         if field.repr
     )
     return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+def _state(self: Any) -> list[Any]:
+    """Return the values to pickle: slots of a frozen class cannot be set in the ordinary way afterwards."""
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
 
 
 def _frozen(cls: Any, change: Any) -> Any:

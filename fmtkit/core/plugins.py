@@ -9,12 +9,14 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distribution, distributions
 from typing import Any, TypeVar
 
 from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 
 T = TypeVar("T")
+_GROUPS = "fmtkit."
+"""What the names of all groups begin with."""
 
 
 @cache
@@ -24,18 +26,26 @@ def installed(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
     A name has several where several packages claim it.
     """
     found: dict[str, dict[str, EntryPoint]] = {}
-    for point in _every().select(group=group):
+    for point in _every():
+        if point.group != group:
+            continue
         found.setdefault(point.name, {})[point.value] = point
     return {name: tuple(points.values()) for name, points in sorted(found.items())}
 
 
 @cache
-def _every() -> Any:
-    """Read the metadata of all packages once: with 180 of them that takes 0.02 s of CPU.
+def _every() -> tuple[EntryPoint, ...]:
+    """Read the entry points of all packages that name one of fmtkit's groups.
 
-    Python 3.11 returns a different class from later versions; both have `select`.
+    `importlib.metadata.entry_points` takes those of all packages apart: with 200 of them 6 ms of CPU, not 3.
     """
-    return entry_points()
+    owners = [
+        one for one in distributions() if f"[{_GROUPS}" in (one.read_text("entry_points.txt") or "")
+    ]
+    # Of a package that is there twice the first counts, as in an import; damaged metadata have no name.
+    names = [one.metadata["Name"] for one in owners]
+    firsts = {n: distribution(n) if n else one for n, one in zip(names, owners, strict=True)}
+    return tuple(point for one in firsts.values() for point in one.entry_points)
 
 
 def forget() -> None:

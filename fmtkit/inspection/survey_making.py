@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
 from fmtkit.converting.unread_columns import TURNS, OpenKeys
 from fmtkit.core.codes import Reject
 from fmtkit.core.data_classes import dataclass
+from fmtkit.core.distributions import own_version
 from fmtkit.core.secret_keys import AHEAD, beginning, hidden, secrets_in
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
 from fmtkit.inspection.advice import ADVICE, SEVERITIES
@@ -120,7 +120,7 @@ def make_survey(passed: Passed, viewer: Viewer, rows: RowViewer, options: Inspec
     masks = seen.tally.summary()
     letters = statistics.columns.scripts.total() or 1
     return Survey(
-        fmtkit=version("fmtkit"),
+        fmtkit=own_version(),
         sources=(),
         best_guess=None,
         certainty=None,
@@ -210,7 +210,7 @@ def make_bare_survey(
         reason = f"{unread(sources, f' ({codes})')}; `fmtkit validate` lists all"
     letters = columns.scripts.total() or 1
     return Survey(
-        fmtkit=version("fmtkit"),
+        fmtkit=own_version(),
         sources=summaries,
         best_guess=None,
         certainty=None,

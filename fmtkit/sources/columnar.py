@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fmtkit.core.errors import SourceError
-from fmtkit.sources.blocks import BLOCK_BYTES
+from fmtkit.sources.blocks import COLUMNS_BYTES
 from fmtkit.sources.plain_types import decoded, decoded_schema
 
 PARQUET_BATCH_ROWS = 2048
 """Most rows decoded at once: a dictionary-encoded column can be far larger than its file says."""
+
+_BATCH_BYTES = COLUMNS_BYTES * 4 // 5
 
 READ_BUFFER_BYTES = 1 << 20
 """Without a buffer size pyarrow reads a whole column chunk of a row group at once."""
@@ -44,12 +46,16 @@ ARROW_ERRORS = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
 def parquet_batches(
     file: pq.ParquetFile, columns: Sequence[str] | None, groups: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Read row groups of a Parquet file in batches of about a block or less."""
+    """Read row groups of a Parquet file in batches of about a block or less.
+
+    In memory a batch is larger than its file says, by offsets and words that the file has once (roles):
+    one that was aimed at a whole block would be cut in half.
+    """
     for group in groups:
         size = file.metadata.row_group(group)
         if not size.num_rows:
             continue
-        rows = size.num_rows * BLOCK_BYTES // max(size.total_byte_size, 1)
+        rows = size.num_rows * _BATCH_BYTES // max(size.total_byte_size, 1)
         batches = file.iter_batches(
             batch_size=min(max(rows, 1), PARQUET_BATCH_ROWS),
             row_groups=[group],
@@ -161,7 +167,7 @@ def present(columns: Sequence[str], schema: pa.Schema) -> list[str]:
 
 
 def cut_tables(
-    batches: Iterable[pa.RecordBatch], block_bytes: int = BLOCK_BYTES
+    batches: Iterable[pa.RecordBatch], block_bytes: int = COLUMNS_BYTES
 ) -> Iterator[pa.Table]:
     """Join small batches and slice large ones into tables of about `block_bytes`."""
     held: list[pa.RecordBatch] = []

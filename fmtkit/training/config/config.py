@@ -145,6 +145,12 @@ class Config:
         return self.text("adapter")
 
     @property
+    def processes(self) -> int | None:
+        """Return how many processes are to train; None where the launcher or the machine decides."""
+        count = self.get("num_processes")
+        return count if isinstance(count, int) else None
+
+    @property
     def held_out(self) -> int | float:
         """Return which share of the rows, below 1, or how many are held out of training; 0 for none."""
         size = self.get("val_set_size")

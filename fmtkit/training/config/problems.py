@@ -9,12 +9,7 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import one_line
 
 _SAID_BY: dict[str, frozenset[str]] = {
-    "conflict": frozenset({"batch_size", "loss_type", "two_schedules"}),
     "environment_answers": frozenset({"section"}),
-    "trainer_rule": frozenset(
-        {"argument", "conflict", "grpo_settings", "loss_type", "online_settings", "reference"}
-        | {"launch", "two_schedules"}
-    ),
 }
 """Code of a general check -> codes of checks that report the same problem more precisely."""
 _UNREAD = frozenset({"value", "argument"})

@@ -150,10 +150,10 @@ def find_absent_trackers(run: Run) -> Iterator[Problem]:
 def find_processes(run: Run) -> Problem | None:
     """Return the problem of more processes than GPUs; a run without GPUs is a separate check."""
     plan = run.plan
-    count = plan.config.get("num_processes")
+    count = plan.config.processes
     seen = visible_gpus.visible(visible_gpus.of_run(plan.arguments))
     is_here = run.trains_here and plan.launch.is_local and not plan.uses_cpu
-    if isinstance(count, int) and is_here and 0 < len(seen) < count:
+    if count is not None and is_here and 0 < len(seen) < count:
         return Problem(
             "",
             f"num_processes: {count} processes for {len(seen)} visible GPUs; each takes one: set "

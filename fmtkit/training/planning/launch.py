@@ -126,8 +126,7 @@ def _launch(config: Config, run: Path) -> Launch:
     launchers = [name for name in ("deepspeed", "fsdp", "accelerate_config") if config.get(name)]
     if len(launchers) > 1:
         raise OptionError(f"{' and '.join(launchers)} both say how to launch; keep one")
-    processes = config.get("num_processes")
-    count = processes if isinstance(processes, int) else None
+    count = config.processes
     if config.get("context_parallel_size") not in {None, 1} or config.get("fsdp"):
         return _fsdp(config, run, count)
     if config.get("deepspeed"):
@@ -297,12 +296,11 @@ def _deepspeed(config: Config, run: Path, count: int | None) -> Launch:
 
 def _processes(config: Config, launch: Launch) -> int | None:
     """Return how many processes train; None where that depends on the machine."""
-    count = config.get("num_processes")
     profile = launch.accelerate or {}
     if profile.get("distributed_type") == "NO":
         return 1
-    if isinstance(count, int):
-        return count
+    if config.processes is not None:
+        return config.processes
     file = config.text("accelerate_config")
     if file is not None and file not in PROFILES:
         return _processes_in(Path(file))

@@ -258,8 +258,7 @@ def _batch(config: Config, _: Runner) -> str | None:
         return "batch_size sets gradient_accumulation_steps; keep one"
     if not isinstance(micro, int):
         return "batch_size needs micro_batch_size too"
-    processes = config.get("num_processes")
-    step = micro * (processes if isinstance(processes, int) else 1)
+    step = micro * (config.processes or 1)
     if batch_size % step:
         return (
             f"batch_size: {batch_size} is not a multiple of {step}, the rows of one step of all "

@@ -182,9 +182,10 @@ def derive(plan: Plan, problems: Problems) -> None:
 
 def _batch(config: Config, out: Arguments) -> None:
     batch_size, micro = config.get("batch_size"), config.get("micro_batch_size")
-    if isinstance(batch_size, int) and isinstance(micro, int):
-        processes = config.get("num_processes")
-        steps = batch_size // (micro * (processes if isinstance(processes, int) else 1))
+    # Both keys at once are refused.
+    is_given = config.get("gradient_accumulation_steps") is not None
+    if isinstance(batch_size, int) and isinstance(micro, int) and not is_given:
+        steps = batch_size // (micro * (config.processes or 1))
         out.put("trainer", Argument("gradient_accumulation_steps", steps, "key batch_size"))
 
 
@@ -195,7 +196,9 @@ def _schedule(config: Config, out: Arguments) -> None:
         _without_evaluation(config, out)
     for name in ("eval", "save") if evaluates else ("save",):
         each = config.get(f"{name}s_per_epoch")
-        if isinstance(each, (int, float)) and each > 0:
+        # Both keys at once are refused.
+        is_given = bool(config.get(f"{name}_steps"))
+        if isinstance(each, (int, float)) and each > 0 and not is_given:
             share = 1.0 / (float(each) * float(epochs if isinstance(epochs, (int, float)) else 3))
             out.put("trainer", Argument(f"{name}_steps", share, f"key {name}s_per_epoch"))
             out.default(f"{name}_strategy", "steps", f"key {name}s_per_epoch")
