@@ -13,8 +13,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from fmtkit.converting import preparation
 from fmtkit.inspection.type_guesses import guess
+from fmtkit.running import preparation
 from fmtkit.sources.opening import open_sources
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import polars as pl
 
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.preparation import sample_of
-from fmtkit.converting.untyped_sources import untyped
 from fmtkit.core.errors import FmtkitError
+from fmtkit.detection.untyped_sources import untyped
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.conversions import open_named
+from fmtkit.running.preparation import sample_of
 from fmtkit.sources.opening import open_sources
 
 LAYOUTS = Path(__file__).resolve().parents[2] / "shared/data/layouts"

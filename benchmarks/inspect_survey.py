@@ -146,8 +146,8 @@ def survey_tokens(path: Path, folder: Path) -> dict[str, object]:
 
 def convert(path: Path, folder: Path) -> dict[str, object]:
     """Convert to Parquet, as messages."""
-    from fmtkit.converting.conversions import convert_to
-    from fmtkit.converting.convert_options import ConvertOptions
+    from fmtkit.options.convert_options import ConvertOptions
+    from fmtkit.running.conversions import convert_to
 
     out = folder.parent / "out.parquet"
     begun = time.monotonic()

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 import samples
 from convert import machine, write_table
 
-from fmtkit.converting import block_parsing, pipeline
-from fmtkit.reading import native
+from fmtkit.reading import block_parsing, native
+from fmtkit.running import pipeline
 
 GROUP_ROWS = 5000
 TOKENS = 600

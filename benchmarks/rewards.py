@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fmtkit.training.rl.rewards import RewardOptions, load_rewards
+from fmtkit.training.online.rewards import RewardOptions, load_rewards
 
 MODULE = """
 def busy(completions, **columns):

@@ -31,16 +31,16 @@ import samples
 from convert import write_table
 from fsspec import AbstractFileSystem, register_implementation
 
-from fmtkit.converting import conversion_run
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import Inline
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.tasks import Task
 from fmtkit.core.atomic import sync_folder
 from fmtkit.core.codes import Reject
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import conversion_run
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.ledger import Ledger
 from fmtkit.sources import parts
 from fmtkit.sources.parts import Part
+from fmtkit.work.engines import Inline
+from fmtkit.work.tasks import Task
 from fmtkit.writing import quarantine
 from fmtkit.writing.task_output import (
     Counts,
@@ -428,7 +428,7 @@ def run_cluster(source: str, count: str) -> dict[str, float]:
     import ray
     from ray.cluster_utils import Cluster
 
-    from fmtkit.converting.ray_engine import Ray
+    from fmtkit.work.ray_engine import Ray
 
     cut(Path(source), 16)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -446,7 +446,7 @@ def run_cluster(source: str, count: str) -> dict[str, float]:
 
 
 def _warm(number: int) -> int:
-    import fmtkit.converting.task_work  # noqa: F401 - what a worker loads before its first task
+    import fmtkit.running.task_work  # noqa: F401 - what a worker loads before its first task
 
     time.sleep(1)
     return number

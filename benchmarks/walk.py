@@ -28,15 +28,15 @@ import polars as pl
 import pyarrow as pa
 
 import fmtkit
-from fmtkit.converting import engines
-from fmtkit.converting.fusing import Fused
-from fmtkit.converting.pipeline import Piece
 from fmtkit.reading.clean_lines import LayoutLines
+from fmtkit.running.pipeline import Piece
 from fmtkit.sources.blocks import Block, Records
+from fmtkit.stages.fusing import Fused
 from fmtkit.training.config.config import Config
 from fmtkit.training.planning.plan import plan
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Arguments
+from fmtkit.work import engines
 
 ROOT = Path(__file__).resolve().parents[1]
 Walk = dict[str, list[str]]

@@ -20,8 +20,6 @@ except KeyboardInterrupt:
     sys.exit(130)
 
 if TYPE_CHECKING:
-    from fmtkit.converting.replay import replay
-    from fmtkit.converting.run_report import Report
     from fmtkit.core.codes import register_code
     from fmtkit.core.errors import FmtkitError, RejectedRowsWarning, UnreadTurnsWarning
     from fmtkit.formats.registry import converter
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
         types,
         validate,
     )
+    from fmtkit.running.replay import replay
+    from fmtkit.running.run_report import Report
     from fmtkit.training.data.trl_datasets import to_trl
 
 _SHIPPED = ("runners", "schemas", "templates")
@@ -63,7 +63,7 @@ _HOMES = {
     "FmtkitError": "fmtkit.core.errors",
     "RejectedRowsWarning": "fmtkit.core.errors",
     "UnreadTurnsWarning": "fmtkit.core.errors",
-    "Report": "fmtkit.converting.run_report",
+    "Report": "fmtkit.running.run_report",
     "check": "fmtkit.library",
     "compare": "fmtkit.library",
     "convert": "fmtkit.library",
@@ -75,7 +75,7 @@ _HOMES = {
     "read": "fmtkit.library",
     "register_code": "fmtkit.core.codes",
     "render": "fmtkit.library",
-    "replay": "fmtkit.converting.replay",
+    "replay": "fmtkit.running.replay",
     "table": "fmtkit.library",
     "target": "fmtkit.formats.target_registry",
     "to_trl": "fmtkit.training.data.trl_datasets",

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RecordKind, RowKind
-from fmtkit.converting import typenames
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.options import Options
 from fmtkit.core.tables import TABLES
-from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
-from fmtkit.formats import registry, resources, source_schemas
+from fmtkit.formats import registry, resources, source_schemas, typenames
 from fmtkit.formats.registry import Converter
 from fmtkit.formats.table_schemas import row_schema
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.options.diff_options import CompareOptions, DiffOptions
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.options.train_options import MergeOptions, TrainOptions, TryOptions
 from fmtkit.rendering import template_sources
-from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
 
 OPTIONS: dict[str, type[Options]] = {
     "convert": ConvertOptions,

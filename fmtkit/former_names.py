@@ -9,51 +9,136 @@ from types import ModuleType
 from typing import Any
 
 FORMER = {
-    f"fmtkit.{name}": f"fmtkit.{room}.{name}"
-    for room, names in {
-        "columns": "dialogs exports instructions kinds problems references transcripts turns",
-        "core": "codes errors plugins runner tables",
-        "formats": "registry target_registry",
-        "tokenizers": "tokens",
-    }.items()
+    f"{old}.{name}": f"{new}.{name}"
+    for old, new, names in (
+        (
+            "fmtkit",
+            "fmtkit.columns",
+            "dialogs exports instructions kinds problems references transcripts turns",
+        ),
+        ("fmtkit", "fmtkit.core", "codes errors plugins runner tables"),
+        ("fmtkit", "fmtkit.formats", "registry target_registry"),
+        (
+            "fmtkit.converting",
+            "fmtkit.detection",
+            "asked_readings certainty command_paths contradicted_fits detection fits "
+            "guessed_labels listed_replies near_misses no_type_advice numbered_replies "
+            "other_commands questions rendered_texts spoken_lists suggestions told_answers "
+            "unread_columns untyped_sources value_columns value_readings",
+        ),
+        ("fmtkit.converting", "fmtkit.formats", "map_files type_options typenames"),
+        (
+            "fmtkit.converting",
+            "fmtkit.reading",
+            "binding block_parsing bound_column column_kinds column_lines ignoring json_cells "
+            "keeping lost_turns row_images soft_labels table_program where_expression "
+            "where_filter",
+        ),
+        (
+            "fmtkit.converting",
+            "fmtkit.rows",
+            "joined_rows row_functions rows_of_functions user_functions",
+        ),
+        (
+            "fmtkit.converting",
+            "fmtkit.running",
+            "conversion_run conversions ledger pipeline preparation progress_bar replay "
+            "report_text run_report task_work validation",
+        ),
+        (
+            "fmtkit.converting",
+            "fmtkit.stages",
+            "control_tokens conversion fusing image_loading image_places image_stage pairing "
+            "target_images target_stage text_stage token_stage turn_table",
+        ),
+        ("fmtkit.converting", "fmtkit.work", "engine_choice engines ray_engine tasks"),
+        ("fmtkit.converting", "fmtkit.writing", "common_schema splitting"),
+        (
+            "fmtkit.inspection",
+            "fmtkit.findings",
+            "advice box_columns cutting dialog_checks dialog_shapes directions findings "
+            "fingerprints image_tally mask_summary rendered_text reply_checks score_columns "
+            "scripts secret_texts source_columns verdicts written_rows",
+        ),
+        (
+            "fmtkit.inspection",
+            "fmtkit.masks",
+            "dialog_masks masked masking masks origins text_masks token_origins",
+        ),
+        ("fmtkit.training.rl", "fmtkit.training.online", "failed_samples rewards rollouts"),
+        (
+            "fmtkit.training.rl.dialogs",
+            "fmtkit.training.online.conversations",
+            "environment failures naming own_process",
+        ),
+        ("fmtkit.training.rl.grpo", "fmtkit.runners.grpo", "async_build async_plan"),
+        (
+            "fmtkit.training.rl.grpo",
+            "fmtkit.runners.grpo_features",
+            "build dynamic_sampling replay rerolls settings trainer zero_advantage",
+        ),
+        (
+            "fmtkit.training.rl.grpo",
+            "fmtkit.training.online",
+            "checks group_rule keep_samples plan samples samples_page tool_templates",
+        ),
+        (
+            "fmtkit.training.rl.online",
+            "fmtkit.training.online",
+            "build checks group_rule keep_samples plan reward_watch samples samples_page "
+            "tool_templates",
+        ),
+        (
+            "fmtkit.training.rl.rewards",
+            "fmtkit.training.online.rewards",
+            "batch call_limits calls entries functions loading needed_columns pool serving "
+            "trial trial_outcome trial_rows verdicts",
+        ),
+        (
+            "fmtkit.training.rl.rollouts",
+            "fmtkit.training.online.rollouts",
+            "contract dialogs_ahead generation guarded_environments loading producer "
+            "sync_interval trainer",
+        ),
+        (
+            "fmtkit.training.rl.rollouts",
+            "fmtkit.training.vllm",
+            "file_sync lifeline lora_sync server",
+        ),
+        ("fmtkit.training.run", "fmtkit.training.building", "build callbacks"),
+    )
     for name in names.split()
-} | dict.fromkeys(("fmtkit.writing.encoding", "fmtkit.writing.stitching"), "fmtkit.writing.formats")
-FORMER |= {
+} | {
     "fmtkit.columns.dialog_pairs": "fmtkit.columns.shared_turns",
     "fmtkit.columns.messages": "fmtkit.columns.message_rules",
     "fmtkit.columns.tool_pairs": "fmtkit.columns.preference_cut",
+    "fmtkit.converting.convert_options": "fmtkit.options.convert_options",
+    "fmtkit.converting.known_words": "fmtkit.columns.known_words",
     "fmtkit.core.messages": "fmtkit.core.message_keys",
+    "fmtkit.diffing.diff_options": "fmtkit.options.diff_options",
+    "fmtkit.inspection.inspect_options": "fmtkit.options.inspect_options",
+    "fmtkit.tokens": "fmtkit.tokenizers.tokens",
     "fmtkit.training.building.health": "fmtkit.training.building.online_health",
     "fmtkit.training.config.arguments": "fmtkit.training.config.class_arguments",
     "fmtkit.training.config.imports": "fmtkit.training.config.user_objects",
     "fmtkit.training.config.problem": "fmtkit.training.config.problems",
     "fmtkit.training.planning.arguments": "fmtkit.training.planning.types",
+    "fmtkit.training.rl.dialogs": "fmtkit.training.online.conversations",
+    "fmtkit.training.rl.dialogs.dialog": "fmtkit.training.online.conversations.tokenized_conversation",
+    "fmtkit.training.rl.grpo": "fmtkit.training.online",
+    "fmtkit.training.rl.grpo.online_dpo": "fmtkit.runners.online_dpo.trainer",
+    "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
     "fmtkit.training.rl.http_client": "fmtkit.core.http_client",
+    "fmtkit.training.rl.online": "fmtkit.training.online",
     "fmtkit.training.rl.rollouts.settings": "fmtkit.training.vllm.rollout_settings",
-    "fmtkit.training.run.build": "fmtkit.training.building.build",
-    "fmtkit.training.run.callbacks": "fmtkit.training.building.callbacks",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",
+    "fmtkit.training.train_options": "fmtkit.options.train_options",
+    "fmtkit.writing.encoding": "fmtkit.writing.formats",
+    "fmtkit.writing.stitching": "fmtkit.writing.formats",
 }
-FORMER |= (
-    {
-        f"fmtkit.training.rl.grpo{name}": f"fmtkit.{now}{name}"
-        for now, names in {
-            "training.rl.online": " checks group_rule keep_samples plan samples samples_page tool_templates",
-            "runners.grpo_features": "build dynamic_sampling replay rerolls settings trainer zero_advantage",
-            "runners.grpo": "async_build async_plan",
-        }.items()
-        for name in (f".{one}" if one else "" for one in names.split(" "))
-    }
-    | {
-        f"fmtkit.training.rl.rollouts.{name}": f"fmtkit.training.vllm.{name}"
-        for name in ["file_sync", "lifeline", "lora_sync", "server"]
-    }
-    | {
-        "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
-        "fmtkit.training.rl.grpo.online_dpo": "fmtkit.runners.online_dpo.trainer",
-    }
-)
 """Modules that documented extensions import (formats, targets, methods) -> where they are now."""
+FORMER_PACKAGES = frozenset({"fmtkit.converting", "fmtkit.training.rl"})
+"""Packages of which nothing is left but the former names of their modules."""
 
 FORMER_ATTRIBUTES = {
     "fmtkit.columns.problems.Column": {
@@ -110,6 +195,8 @@ class _FormerNames:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
+        if name in FORMER_PACKAGES:
+            return ModuleSpec(name, None, is_package=True)
         return ModuleSpec(name, self) if name in FORMER else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -2,7 +2,7 @@
 
 A source is a path, a glob, a folder, a URL, an open file, a pyarrow table, a polars DataFrame, a
 `datasets.Dataset`, rows as dicts, or a list of these. Keyword arguments are the options of the command
-(`fmtkit.converting.convert_options`): the stub `fmtkit/__init__.pyi` is generated from them.
+(`fmtkit.options.convert_options`): the stub `fmtkit/__init__.pyi` is generated from them.
 """
 
 import json
@@ -15,26 +15,26 @@ import pyarrow as pa
 
 from fmtkit import catalogue
 from fmtkit.columns.strict_kinds import part_faults
-from fmtkit.converting.conversions import RowStream, convert_to
-from fmtkit.converting.convert_options import ConvertOptions, RowOptions
-from fmtkit.converting.pipeline import Piece
-from fmtkit.converting.run_report import Report
-from fmtkit.converting.text_stage import render_table
-from fmtkit.converting.validation import Finding, Findings, finding_of, validate_sources
 from fmtkit.core import buffers
 from fmtkit.core.arguments import checked
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
 from fmtkit.core.tables import WIDE_MESSAGE, written
-from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.convert_options import ConvertOptions, RowOptions
+from fmtkit.options.diff_options import CompareOptions, DiffOptions
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.options.train_options import MergeOptions, TrainOptions, TryOptions
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.chat import render as render_dialogs
 from fmtkit.rendering.content_parts import TEXTS, cuts_of, in_form
 from fmtkit.rendering.template_sources import TOKENIZER_DEFAULT, find_model_template, recognised
+from fmtkit.running.conversions import RowStream, convert_to
+from fmtkit.running.pipeline import Piece
+from fmtkit.running.run_report import Report
+from fmtkit.running.validation import Finding, Findings, finding_of, validate_sources
 from fmtkit.sources.canonical_json import canonical
+from fmtkit.stages.text_stage import render_table
 from fmtkit.tokenizers.tokens import load as load_tokenizer
-from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
 from fmtkit.writing.formats import compression_of
 
 if TYPE_CHECKING:

@@ -12,5 +12,5 @@ RUNNER = Runner(
     needs=frozenset({"teacher"}),
     sections=frozenset({"vllm"}),
     own=frozenset({"max_length", "vllm_sync", "vllm_request_timeout"}),
-    build="fmtkit.training.rl.online.build:build_sampling",
+    build="fmtkit.training.online.build:build_sampling",
 )

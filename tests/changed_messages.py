@@ -14,17 +14,17 @@ import pyarrow as pa
 from jsonschema import Draft202012Validator
 
 import fmtkit
-from fmtkit.converting.fusing import Fused, Fusion
-from fmtkit.converting.lost_turns import CarriedKind
 from fmtkit.core.tables import WIDE_MESSAGE, Conversation
+from fmtkit.findings.findings import Findings
 from fmtkit.formats import registry, source_schemas, table_schemas
-from fmtkit.inspection.findings import Findings
 from fmtkit.inspection.shown_rows import bare_sides
 from fmtkit.reading import native
+from fmtkit.reading.lost_turns import CarriedKind
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.text_origins import written_text
 from fmtkit.sources.blocks import Records
+from fmtkit.stages.fusing import Fused, Fusion
 
 Row = dict[str, Any]
 KEYED: Row = {

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fmtkit
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.image_columns import data_uri
 from fmtkit.core.tables import TABLES, has_images, written
 from fmtkit.formats import target_registry
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.conversions import open_named
+from fmtkit.running.pipeline import stream
+from fmtkit.running.preparation import Job, prepare
+from fmtkit.work.engines import Threads
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODEL_TEMPLATE = ("chat_template.", "bradley_terry.")

@@ -15,10 +15,10 @@ from test_kernel_lines import check, check_kinds
 from test_parse import CASES, bound, sound_lines
 
 from fmtkit.columns.text_layout import Layout
-from fmtkit.converting import fusing
-from fmtkit.converting.binding import Binding
-from fmtkit.converting.preparation import Job
 from fmtkit.reading import clean_lines
+from fmtkit.reading.binding import Binding
+from fmtkit.running.preparation import Job
+from fmtkit.stages import fusing
 
 MOST_TARGETS = 256
 """A byte chooses one."""

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.ledger import TERMS
 from fmtkit.core.errors import FmtkitError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.ledger import TERMS
 
 Line = bytes | Mapping[str, Any]
 

@@ -13,7 +13,7 @@ import tiny_training as tiny
 from datasets import Dataset
 from trl import GRPOConfig
 
-from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.online.rollouts.trainer import RolloutTrainer
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 GROUP = 2

@@ -54,7 +54,7 @@ def _players(plan: Plan) -> str | None:
     return None
 """
 RUN = """
-from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
+from fmtkit.training.online.conversations.environment import ExternalEnvironment
 
 
 def environment(job, tokenizer):
@@ -173,7 +173,7 @@ OPENED = """
 from types import SimpleNamespace
 
 from fmtkit.core import runner
-from fmtkit.training.rl.online import build
+from fmtkit.training.online import build
 
 parts = SimpleNamespace(runner=runner.find("grpo"), tokenizer=None)
 job = SimpleNamespace(sections={"arena": {"url": "http://a"}}, model="m", run="r", trainer={})
@@ -354,7 +354,7 @@ def hooks() -> dict[str, ast.Subscript]:
     found = {}
     for module in ("core/runner", "training/planning/hooks", "training/building/online_health"):
         found |= declared(f"{module}.py")
-    return found | declared("training/rl/dialogs/environment.py")
+    return found | declared("training/online/conversations/environment.py")
 
 
 def declared(path: str) -> dict[str, ast.Subscript]:

@@ -25,11 +25,11 @@ import importlib.util
 import json
 import sys
 
-import fmtkit.converting
+import fmtkit.options
 
-spec = importlib.util.spec_from_file_location("fmtkit.converting.convert_options", "options.py")
+spec = importlib.util.spec_from_file_location("fmtkit.options.convert_options", "options.py")
 options = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = fmtkit.converting.convert_options = options
+sys.modules[spec.name] = fmtkit.options.convert_options = options
 spec.loader.exec_module(options)
 
 sys.path.insert(0, sys.argv[1])
@@ -83,7 +83,7 @@ print(json.dumps({
 def found(tmp_path_factory):
     """Return what a process says that has an option more."""
     folder = tmp_path_factory.mktemp("option")
-    source = (ROOT / "fmtkit" / "converting" / "convert_options.py").read_text(encoding="utf-8")
+    source = (ROOT / "fmtkit" / "options" / "convert_options.py").read_text(encoding="utf-8")
     assert source.count(BEFORE) == 1
     (folder / "options.py").write_text(source.replace(BEFORE, FIELD + BEFORE), encoding="utf-8")
     (folder / "script.py").write_text(SCRIPT, encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("trl")
 
-from fmtkit.training.rl.online import samples_page
+from fmtkit.training.online import samples_page
 
 pytestmark = [
     pytest.mark.slow,

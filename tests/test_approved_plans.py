@@ -13,9 +13,9 @@ from fmtkit.core.errors import FmtkitError
 from fmtkit.rendering import template_sources
 from fmtkit.training import train
 from fmtkit.training.config import config as configs
+from fmtkit.training.online import tool_templates
 from fmtkit.training.planning import interpreter
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.online import tool_templates
 
 KINDS = {
     "sft": ("Conversation", "openai"),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.converting.convert_options import SourceOptions
-from fmtkit.converting.questions import LAYOUTS, by_columns, column_question, first_question
+from fmtkit.detection.questions import LAYOUTS, by_columns, column_question, first_question
+from fmtkit.options.convert_options import SourceOptions
 
 UNNAMED = [
     {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fmtkit import convert
-from fmtkit.converting import typenames
 from fmtkit.core.errors import FmtkitError, OptionError, UnknownNameError
+from fmtkit.formats import typenames
 from fmtkit.training.planning import plan as planning
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))

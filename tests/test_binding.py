@@ -3,9 +3,9 @@
 import pytest
 from runs import INTEL
 
-from fmtkit.converting.binding import bind
-from fmtkit.converting.block_parsing import MOST_NAMES, ReadPlan
 from fmtkit.formats import registry
+from fmtkit.reading.binding import bind
+from fmtkit.reading.block_parsing import MOST_NAMES, ReadPlan
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 

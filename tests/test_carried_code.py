@@ -12,15 +12,15 @@ import pytest
 from runs import lines
 
 import fmtkit
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions, RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import prepare
 from fmtkit.core import carried_code, plugins
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.formats import registry
+from fmtkit.options.convert_options import ConvertOptions, RowOptions
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.pipeline import stream
+from fmtkit.running.preparation import prepare
 from fmtkit.sources.opening import open_sources
+from fmtkit.work.engines import Threads
 
 CONVERTER = """
 from fmtkit.columns import Text
@@ -36,8 +36,8 @@ def convert(q: Text, a: Text, b: Text) -> Preference:
 ROWS = [{"q": f"q{i}", "a": "a", "b": "b" if i else None} for i in range(9)]
 ELSEWHERE = """
 import pickle, sys
-from fmtkit.converting.engines import Inline
-from fmtkit.converting.pipeline import stream
+from fmtkit.work.engines import Inline
+from fmtkit.running.pipeline import stream
 made = pickle.loads(open(sys.argv[1], "rb").read())
 for pickled in made if isinstance(made, list) else [made]:
     job = pickle.loads(pickled) if isinstance(pickled, bytes) else pickled

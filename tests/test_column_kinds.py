@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmtkit.converting.column_kinds import kinds_of_columns, kinds_of_rows
-from fmtkit.converting.keeping import kind_for
+from fmtkit.reading.column_kinds import kinds_of_columns, kinds_of_rows
+from fmtkit.reading.keeping import kind_for
 from fmtkit.sources.opening import open_sources
 
 TOKENS = [

@@ -18,7 +18,7 @@ import fmtkit
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.diffing.rules import ONLY, RULES, Judge
 from fmtkit.diffing.spool import Spool
-from fmtkit.inspection.masked import TokenRow, digest_of, given
+from fmtkit.masks.masked import TokenRow, digest_of, given
 from fmtkit.tokenizers import tokens
 
 HERE = Path(__file__).parent / "axolotl"
@@ -329,8 +329,8 @@ def test_a_spool_gives_back_any_row(tmp_path):
 
 def test_a_turn_that_ends_with_a_character_of_several_tokens_is_trained_on_to_its_end():
     """An emoji is four tokens: its first alone was trained, and the end of the turn was not found."""
-    from fmtkit.inspection.masking import Masking
-    from fmtkit.inspection.masks import mask_row
+    from fmtkit.masks.masking import Masking
+    from fmtkit.masks.masks import mask_row
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.turn_rule import TurnRule

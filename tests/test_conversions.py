@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 from runs import INTEL, KTO, Line, convert, convert_file, lines
 
 import fmtkit
-from fmtkit.converting import pipeline
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import (
     ColumnMismatchError,
     LimitError,
@@ -28,6 +25,9 @@ from fmtkit.core.errors import (
     ResumeError,
     SourceError,
 )
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import pipeline
+from fmtkit.running.conversions import convert_to
 
 BAD = INTEL | {"chosen": None}
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")

@@ -10,7 +10,7 @@ from runs import INTEL, KTO, fmtkit, lines
 
 pytest.importorskip("trl")
 
-from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.data import datasets
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.planning import plan as planning

@@ -10,7 +10,7 @@ from test_lengths import counter as counter  # noqa: PLC0414 - a fixture of sing
 from fmtkit.counting.lengths import RowLengths, count_columns
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.counting.visual_counts import with_images
-from fmtkit.inspection.cutting import CuttingTally
+from fmtkit.findings.cutting import CuttingTally
 
 LADDER = (4, 8, 12, 16, 24)
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from runs import INTEL, KTO
 
-from fmtkit.converting import detection, preparation
 from fmtkit.core.errors import ColumnMismatchError, OptionError, UnknownNameError
+from fmtkit.detection import detection
 from fmtkit.inspection.type_guesses import guess
+from fmtkit.running import preparation
 from fmtkit.sources.opening import open_sources
 
 USER, BOT, OTHER = (

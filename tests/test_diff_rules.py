@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fmtkit.diffing.rules import Judge
-from fmtkit.inspection.masked import TokenRow, given
-from fmtkit.inspection.masks import mask_row
-from fmtkit.inspection.token_origins import with_origins
+from fmtkit.masks.masked import TokenRow, given
+from fmtkit.masks.masks import mask_row
+from fmtkit.masks.token_origins import with_origins
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate

@@ -19,7 +19,7 @@ from fmtkit import cli
 from fmtkit.core.errors import DependencyError, OptionError, SourceError, UnknownNameError
 from fmtkit.diffing import environments, recording
 from fmtkit.diffing.rules import Judge
-from fmtkit.inspection.masked import TokenRow, given
+from fmtkit.masks.masked import TokenRow, given
 from fmtkit.tokenizers import tokens
 
 HERE = Path(__file__).parent / "axolotl"

@@ -17,8 +17,8 @@ from versions import as_pinned
 from fmtkit import columns
 from fmtkit.core import codes
 from fmtkit.core.runner import Runner
+from fmtkit.findings.advice import ADVICE
 from fmtkit.formats import registry, target_registry
-from fmtkit.inspection.advice import ADVICE
 from fmtkit.writing.formats import Format
 
 ROOT = Path(__file__).parents[1]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import prepare
 from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.core.tables import written
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.pipeline import stream
+from fmtkit.running.preparation import prepare
 from fmtkit.sources.opening import open_sources
+from fmtkit.work.engines import Threads
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 WORDS = "{% for m in messages %}<|{{ m['role'] }}|> {{ m['content'] }} <|end|> {% endfor %}"

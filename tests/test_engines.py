@@ -15,11 +15,11 @@ import pytest
 from fixture_cases import Case, cases, job_of, renders
 from runs import INTEL, lines
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Standing, TaskLostError, Threads
-from fmtkit.converting.pipeline import process, stream
-from fmtkit.converting.preparation import prepare
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.pipeline import process, stream
+from fmtkit.running.preparation import prepare
 from fmtkit.sources.opening import open_sources
+from fmtkit.work.engines import Standing, TaskLostError, Threads
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 
@@ -183,7 +183,7 @@ def test_a_worker_out_of_memory_counts_as_one_that_died_and_a_lost_node_does_not
         pytest.importorskip("ray")
     import ray
 
-    from fmtkit.converting.ray_engine import Flight, result_of
+    from fmtkit.work.ray_engine import Flight, result_of
 
     node = ray.exceptions.NodeDiedError("the node is gone")
     memory = ray.exceptions.OutOfMemoryError("the worker was killed for memory")

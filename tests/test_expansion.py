@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fmtkit
-from fmtkit.converting import pipeline
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.formats import registry
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import pipeline
+from fmtkit.running.conversions import convert_to
 from fmtkit.sources import jsonl
 
 PLUGIN = '''

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from fmtkit.core.tables import MESSAGE, WIDE_MESSAGE
-from fmtkit.inspection import fingerprints
-from fmtkit.inspection.advice import ADVICE
-from fmtkit.inspection.findings import Finding, Findings, kto_weights
+from fmtkit.findings import fingerprints
+from fmtkit.findings.advice import ADVICE
+from fmtkit.findings.findings import Finding, Findings, kto_weights
 
 WORDS = ("red", "green", "blue", "grey")
 

@@ -24,8 +24,8 @@ def test_a_former_name_is_the_module_itself(former, now):
 
 @pytest.mark.parametrize("place", sorted(former_names.FORMER_ATTRIBUTES))
 def test_a_former_function_or_method_is_the_one_that_it_is_now(place):
-    parent, _, last = place.rpartition(".")
-    owner = literal(1) if last == "Column" else getattr(import_module(parent), last)
+    last = place.rpartition(".")[2]
+    owner = literal(1) if last == "Column" else import_module(place)
     for former, now in former_names.FORMER_ATTRIBUTES[place].items():
         with pytest.warns(FutureWarning, match=rf"{place}\.{former} is now {now}; "):
             assert getattr(owner, former) == getattr(owner, now)
@@ -33,6 +33,25 @@ def test_a_former_function_or_method_is_the_one_that_it_is_now(place):
         owner.butt  # noqa: B018
     if last == "Column":
         assert copy(owner).value is owner.value
+
+
+def test_a_former_package_still_gives_its_modules():
+    script = (
+        "import warnings; warnings.simplefilter('ignore'); import fmtkit; "
+        "from fmtkit.converting import engines; import fmtkit.converting.pipeline; "
+        "from fmtkit.inspection import masks; from fmtkit.training.rl import rewards; "
+        "from fmtkit.training.rl.rewards import loading; "
+        "print(engines.__name__, masks.__name__, rewards.__name__, loading.__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [
+        "fmtkit.work.engines",
+        "fmtkit.masks.masks",
+        "fmtkit.training.online.rewards",
+        "fmtkit.training.online.rewards.loading",
+    ]
 
 
 def test_a_converter_written_for_former_names_works(tmp_path):

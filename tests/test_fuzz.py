@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from runs import convert_file, line
 
-from fmtkit.converting.ledger import TERMS
+from fmtkit.running.ledger import TERMS
 from fmtkit.sources.kinds import layout_of
 
 TYPES = {

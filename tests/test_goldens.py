@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import prepare
 from fmtkit.core.errors import ColumnMismatchError, FmtkitError
 from fmtkit.core.tables import written
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.conversions import open_named
+from fmtkit.running.pipeline import stream
+from fmtkit.running.preparation import prepare
+from fmtkit.work.engines import Threads
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens"
 METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "bt": "reward", "prm": "prm"}

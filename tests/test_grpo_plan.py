@@ -11,10 +11,10 @@ from fmtkit.core.runner import find
 from fmtkit.rendering import template_sources
 from fmtkit.training.config.problems import RefusalError
 from fmtkit.training.config.yaml_file import parse
+from fmtkit.training.online import group_rule
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.job import Source
 from fmtkit.training.planning.types import Arguments
-from fmtkit.training.rl.online import group_rule
 
 BASE = "base_model: a/m\ndatasets: [{path: a/b, type: gsm8k}]\n"
 

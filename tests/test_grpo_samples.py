@@ -17,9 +17,9 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import WriteError
 from fmtkit.training import train
-from fmtkit.training.rl.online import samples, samples_page
-from fmtkit.training.rl.online.keep_samples import rows_of
-from fmtkit.training.rl.online.samples import FILE, SampleTable
+from fmtkit.training.online import samples, samples_page
+from fmtkit.training.online.keep_samples import rows_of
+from fmtkit.training.online.samples import FILE, SampleTable
 
 
 def row(number: int = 0, **more) -> dict:

@@ -16,10 +16,10 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fmtkit.commands.application import AFTERWARDS, COMMANDS, EXAMPLES, GROUPS, PANELS, application
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner
 from fmtkit.core.errors import NEAREST, UnknownNameError
 from fmtkit.formats import registry
+from fmtkit.options.convert_options import ConvertOptions
 
 ROOT = Path(__file__).parents[1]
 COLOURS = ROOT / "docs/examples/colours.jsonl"

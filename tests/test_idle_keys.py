@@ -231,7 +231,7 @@ OTHERWISE = {
 def test_what_fmtkit_itself_acts_on_is_never_noted():
     every = {name for runner in shipped() for name in of_trl(runner)}
     folder = Path(fmtkit.training.__file__).parent
-    acting = ("building", "data", "rl", "run", "trained", "vllm")
+    acting = ("building", "data", "online", "run", "trained", "vllm")
     files = [file for part in acting for file in (folder / part).rglob("*.py")]
     declaring = {"keys.py", "runner.py", "section.py"}
     own = (folder.parents[1] / "runners").glob("*/*.py")

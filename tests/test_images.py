@@ -260,7 +260,7 @@ def test_a_text_that_is_a_placeholder_is_not_written_beside_images(folder):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_rows_do_not_depend_on_the_workers_nor_on_how_they_are_cut(folder, workers, monkeypatch):
     """Images of files that are more than fit into memory at once are written in parts."""
-    from fmtkit.converting import pipeline
+    from fmtkit.running import pipeline
 
     monkeypatch.setattr(pipeline, "HELD_BYTES", 3 * len(A))
     rows = [

@@ -11,7 +11,7 @@ from trl.data_utils import extract_prompt
 
 import fmtkit
 from fmtkit.converters import implicit_prompt
-from fmtkit.converting import detection
+from fmtkit.detection import detection
 
 texts = st.text(st.sampled_from("ab \nйé€🇩🇪"), min_size=1, max_size=12)
 pairs = st.tuples(texts, texts, texts).map(lambda t: (t[0] + t[1], t[0] + t[2]))

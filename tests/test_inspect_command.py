@@ -12,8 +12,8 @@ from rich.console import Console
 from test_survey import GOLDENS, tokenizer, write
 
 import fmtkit
+from fmtkit.findings.advice import SEVERITIES
 from fmtkit.formats import resources
-from fmtkit.inspection.advice import SEVERITIES
 from fmtkit.inspection.survey_record import survey_schema
 from fmtkit.reports.histograms import bars, sparkline
 from fmtkit.reports.terminal import MARKS, print_survey

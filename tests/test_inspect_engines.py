@@ -17,15 +17,16 @@ from runs import fmtkit as command
 from test_engines import TOKENIZER, Pickling
 
 from fmtkit import convert
-from fmtkit.converting import ray_engine
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.validation import validate_sources
 from fmtkit.core.errors import FmtkitError
+from fmtkit.findings import fingerprints
 from fmtkit.formats import registry
-from fmtkit.inspection import fingerprints, inspection
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.inspection import inspection
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import survey_outputs
+from fmtkit.running.validation import validate_sources
 from fmtkit.sources import jsonl, parts
+from fmtkit.work import ray_engine
 
 RAY = {"engine": "ray"}
 JOINED = "oasst.rows/source.jsonl"

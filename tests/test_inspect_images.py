@@ -27,17 +27,16 @@ from rich.console import Console
 from test_engines import Pickling
 
 import fmtkit
-from fmtkit.converting import conversions, ray_engine
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES_FIELD, images_array
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.tables import MESSAGE
+from fmtkit.findings.written_rows import write
 from fmtkit.images.findings import SameImages
 from fmtkit.inspection import inspection
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.survey_record import FindingSummary, Survey
-from fmtkit.inspection.written_rows import write
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import shown_in_parts
@@ -46,7 +45,9 @@ from fmtkit.rendering.turn_spans import content_spans
 from fmtkit.reports import html, thumbnails
 from fmtkit.reports.page import packed
 from fmtkit.reports.terminal import print_survey
+from fmtkit.running import conversions
 from fmtkit.training.building import processors
+from fmtkit.work import ray_engine
 
 Folder = Callable[[str], str]
 COUNTS = (1, 0, 2, 3)

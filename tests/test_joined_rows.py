@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 import fmtkit
-from fmtkit.converting import joined_rows
-from fmtkit.converting.joined_rows import JoinedSource
 from fmtkit.core.errors import ColumnMismatchError, NothingWrittenError
+from fmtkit.rows import joined_rows
+from fmtkit.rows.joined_rows import JoinedSource
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.jsonl import blocks_of_lines
 

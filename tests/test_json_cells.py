@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fmtkit
-from fmtkit.converting import json_cells
-from fmtkit.reading import native
+from fmtkit.reading import json_cells, native
 
 USER, BOT = (
     {"role": "user", "content": 'Why “ü” \\ "q"?\n\tYes.'},

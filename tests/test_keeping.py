@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import INTEL, convert, convert_file, line
 
-from fmtkit.converting.keeping import JSON_FIELD
 from fmtkit.core.errors import OptionError
+from fmtkit.reading.keeping import JSON_FIELD
 
 ROW = line(INTEL)[:-1]
 

@@ -19,18 +19,18 @@ from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import Ask, Condition, Layout, Shape, View
 from fmtkit.columns.text_layout import Path as Way
 from fmtkit.columns.turn_sources import Blank, Equal, Last, Messages, Texts, turns
-from fmtkit.converting import fusing
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.fusing import Fusion
-from fmtkit.converting.pipeline import Piece, process
-from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.message_keys import MESSAGE_KEYS
+from fmtkit.options.convert_options import RowOptions
 from fmtkit.reading import clean_lines, native
 from fmtkit.reading.clean_lines import CompiledLayout
 from fmtkit.rendering import tiers
+from fmtkit.running.pipeline import Piece, process
+from fmtkit.running.preparation import Job, prepare
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
+from fmtkit.stages import fusing
+from fmtkit.stages.fusing import Fusion
 
 pytestmark = pytest.mark.skipif(
     native.kernel() is None, reason=f"there is no native kernel: {native.why_not()}"

@@ -20,15 +20,15 @@ from test_parse import CASES, bound, sound_lines
 
 from fmtkit.columns.kinds import IntegerKind, NumberKind, OpenKind, TextKind, TreeKind
 from fmtkit.columns.read_spec import node_of, spec_of
-from fmtkit.converting.binding import Binding
-from fmtkit.converting.column_kinds import kinds_of_rows
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions, RowOptions
-from fmtkit.converting.lost_turns import carried
-from fmtkit.converting.preparation import prepare
 from fmtkit.core.errors import NothingWrittenError
+from fmtkit.options.convert_options import ConvertOptions, RowOptions
 from fmtkit.reading import clean_lines, native
+from fmtkit.reading.binding import Binding
 from fmtkit.reading.clean_lines import BLANK, CLEAN, UNSURE
+from fmtkit.reading.column_kinds import kinds_of_rows
+from fmtkit.reading.lost_turns import carried
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.preparation import prepare
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.strict import MAX_DEPTH, parse
 

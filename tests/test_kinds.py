@@ -31,8 +31,8 @@ from fmtkit.columns.kinds import (
 from fmtkit.columns.read_spec import node_of
 from fmtkit.columns.strict_kinds import judge, value_of
 from fmtkit.columns.typed_kinds import dtype_of
-from fmtkit.converting.lost_turns import carried
 from fmtkit.formats.source_schemas import schema_of, source_schema
+from fmtkit.reading.lost_turns import carried
 from fmtkit.sources.strict import parse
 
 MUTANTS = 60
@@ -199,7 +199,7 @@ from typing import Annotated
 import polars as pl
 
 from fmtkit.columns.dialogs import dialog
-from fmtkit.converting.lost_turns import carried
+from fmtkit.reading.lost_turns import carried
 from fmtkit.columns.kinds import BranchKind, IntegerKind, ListKind, RecordKind, TextKind, TreeKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.formats.registry import converter

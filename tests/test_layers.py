@@ -104,24 +104,41 @@ def edges_anywhere() -> dict[str, set[str]]:
     return {name: set(source.all_imports & MODULES.keys()) for name, source in SOURCES.items()}
 
 
-PACKAGES = [
-    ("core",),
-    ("sources", "tokenizers", "images"),
-    ("columns",),
-    ("reading", "formats"),
-    ("converters", "targets", "rendering", "counting", "writing", "rewards"),
-    ("converting",),
-    ("inspection",),
-    ("reports",),
-    ("training",),
-    ("browsing", "locking", "diffing"),
-    ("runners",),
-    ("commands",),
-]
-"""Packages of fmtkit, lowest first; those of one layer know nothing of each other."""
+PACKAGES = (
+    "core",
+    "sources",
+    "images",
+    "tokenizers",
+    "columns",
+    "rendering",
+    "formats",
+    "converters",
+    "targets",
+    "counting",
+    "writing",
+    "options",
+    "work",
+    "rows",
+    "reading",
+    "stages",
+    "detection",
+    "running",
+    "masks",
+    "findings",
+    "inspection",
+    "reports",
+    "rewards",
+    "training",
+    "browsing",
+    "locking",
+    "diffing",
+    "runners",
+    "commands",
+)
+"""Packages of fmtkit in the order of the road: each imports only from those before it."""
 TRAINING = [
     *("config", "planning", "data", "building", "vllm"),
-    *("rl", "trained", "run"),
+    *("online", "trained", "run"),
 ]
 """Packages of fmtkit.training, lowest first."""
 FACES = ("fmtkit.library", "fmtkit.catalogue", "fmtkit.cli")
@@ -129,13 +146,13 @@ FACES = ("fmtkit.library", "fmtkit.catalogue", "fmtkit.cli")
 
 def package(name: str) -> str | None:
     parts = name.split(".")
-    return parts[1] if any(parts[1:2] == [p] for layer in PACKAGES for p in layer) else None
+    return parts[1] if len(parts) > 1 and parts[1] in PACKAGES else None
 
 
 def test_every_package_has_a_layer():
     found = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
     found.add(RUNNERS.name)
-    assert found == {name for layer in PACKAGES for name in layer}
+    assert found == {*PACKAGES}
 
 
 FOR_TYPES = {("fmtkit.core.tables", "fmtkit.columns.problems")}
@@ -144,7 +161,7 @@ expressions; at run time the tables, which training processes read, need neither
 
 
 def test_imports_point_down_the_layers_of_packages_wherever_they_stand():
-    layer_of = {name: number for number, layer in enumerate(PACKAGES) for name in layer}
+    layer_of = {name: number for number, name in enumerate(PACKAGES)}
     wrong = {
         (name, other)
         for name, found in edges_anywhere().items()
@@ -161,9 +178,9 @@ def test_the_design_lists_every_package_in_its_layer():
     rows = re.findall(r"^\| (\d+) \| ([^|]*) \|", text, re.MULTILINE)
     told = [(int(layer), name) for layer, names in rows for name in re.findall(r"`(\S+)`", names)]
     known = []
-    for number, layer in enumerate(PACKAGES):
+    for number, one in enumerate(PACKAGES):
         rooms = {"training": [f"training.{room}" for room in TRAINING]}
-        known += [(number, name) for one in layer for name in rooms.get(one, [one])]
+        known += [(number, name) for name in rooms.get(one, [one])]
     faces = [(len(PACKAGES) - 1, name.removeprefix("fmtkit.")) for name in FACES]
     assert told == [*known, *faces]
 
@@ -222,7 +239,7 @@ def test_converters_know_nothing_of_files_templates_or_runs():
     for name in MODULES:
         if name.startswith("fmtkit.converters."):
             assert not reachable(name) & {
-                "fmtkit.converting.pipeline",
+                "fmtkit.running.pipeline",
                 "fmtkit.writing.sinks",
                 "fmtkit.rendering.chat",
             }, name
@@ -240,7 +257,7 @@ def test_the_extension_module_is_loaded_in_one_place():
 def test_nothing_but_training_and_runners_imports_training():
     built_on_it = ("fmtkit.training", "fmtkit.diffing")
     outside = {n for n in MODULES if not n.startswith(built_on_it) and not is_runner(n)}
-    options = "fmtkit.training.train_options"  # the keywords of fmtkit.train, which load nothing
+    options = "fmtkit.options.train_options"  # the keywords of fmtkit.train, which load nothing
     core = {
         f"fmtkit.core.{name}"
         for name in (
@@ -255,7 +272,7 @@ def test_nothing_but_training_and_runners_imports_training():
         )
     }
     assert reachable(options) == core
-    assert reachable("fmtkit.diffing.diff_options") == core
+    assert reachable("fmtkit.options.diff_options") == core
     wrong = {
         name: [
             o
@@ -277,21 +294,21 @@ NAMED_OTHERWISE = {
         "diffing.recorder": "a value of axolotl's rl",
     },
     "gold": {
-        "converting.numbered_replies": "a column with the right answer",
-        "converting.unread_columns": "a column with the right answer",
+        "detection.numbered_replies": "a column with the right answer",
+        "detection.unread_columns": "a column with the right answer",
     },
     "reward": {
         "converters.rated_steps": "the score of a step",
         "converters.scored_replies": "the score of a reply",
-        "converting.listed_replies": "the score of a reply",
-        "converting.typenames": "the method of axolotl's type bradley_terry",
+        "detection.listed_replies": "the score of a reply",
+        "formats.typenames": "the method of axolotl's type bradley_terry",
         "training.run.curves": "a metric",
         "training.run.verdict": "a metric",
         "training.run.process": "a metric",
         "training.run.progress": "a metric",
-        "training.rl.online.keep_samples": "a metric",
-        "training.rl.online.samples": "a column",
-        "training.rl.online.samples_page": "a column",
+        "training.online.keep_samples": "a metric",
+        "training.online.samples": "a column",
+        "training.online.samples_page": "a column",
         "training.trained.best_of": "the score of an answer",
     },
 }

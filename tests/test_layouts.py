@@ -11,11 +11,12 @@ import runs
 from fixture_cases import Case, cases, read_lines
 
 import fmtkit
-from fmtkit.converting import certainty, detection, preparation
-from fmtkit.converting.near_misses import likeness
 from fmtkit.core.errors import OptionError
+from fmtkit.detection import certainty, detection
+from fmtkit.detection.near_misses import likeness
 from fmtkit.formats import registry
 from fmtkit.inspection.type_guesses import guess
+from fmtkit.running import preparation
 from fmtkit.sources.opening import open_sources
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}

@@ -14,7 +14,6 @@ import pytest
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import (
     FmtkitError,
     LimitError,
@@ -24,6 +23,7 @@ from fmtkit.core.errors import (
     TemplateError,
     UnknownNameError,
 )
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.reports.console import print_findings, print_report
 
 TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")

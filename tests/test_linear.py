@@ -18,10 +18,9 @@ from fixture_cases import FIXTURES, Case, run
 import fmtkit
 from fmtkit.columns import references, thinking
 from fmtkit.columns.strict_kinds import json_value
-from fmtkit.converting import pairing
-from fmtkit.converting.column_kinds import kinds_of_columns
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.tables import MESSAGE
+from fmtkit.reading.column_kinds import kinds_of_columns
 from fmtkit.rendering.dialog_columns import dialog_column, groups
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
@@ -29,6 +28,7 @@ from fmtkit.rendering.text_columns import text_column
 from fmtkit.sources.marks import faults
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.strict import parse
+from fmtkit.stages import pairing
 
 MIB = 1 << 20
 LINE = 16 * MIB

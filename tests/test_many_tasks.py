@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from benchmark_modules import load
 
-from fmtkit.converting import conversion_run
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import WriteError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import conversion_run
+from fmtkit.running.conversions import convert_to
 from fmtkit.sources import parts
 from fmtkit.writing import folder_sink
 from fmtkit.writing.working_folder import WorkingFolder

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fmtkit.core.errors import OptionError, UnknownNameError
-from fmtkit.inspection import masks
-from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masking import Masking
-from fmtkit.inspection.masks import mask_steps
+from fmtkit.masks import masks
+from fmtkit.masks.masked import Masked
+from fmtkit.masks.masking import Masking
+from fmtkit.masks.masks import mask_steps
 from fmtkit.rendering.row_templates import RowTemplate, compile_template
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer
@@ -224,9 +224,9 @@ def test_a_template_that_rewrites_its_prompt_is_noted(setup):
 
 
 def test_a_method_that_is_not_there_is_an_error_before_any_row(tmp_path):
-    from fmtkit.converting import typenames
+    from fmtkit.formats import typenames
     from fmtkit.inspection.as_trained import masking_of
-    from fmtkit.inspection.inspect_options import InspectOptions
+    from fmtkit.options.inspect_options import InspectOptions
 
     name = typenames.read("mine.rows", functions=True)
     with pytest.raises(UnknownNameError, match="no method named 'grop'; did you mean 'grpo'"):

@@ -14,12 +14,12 @@ import tiny_training as tiny
 from runs import fmtkit
 
 from fmtkit import convert
-from fmtkit.converting.common_schema import common_schema, fitted
-from fmtkit.converting.pipeline import stream
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
 from fmtkit.core.tables import has_images, stored_schema, without_any_image, written
 from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.running.pipeline import stream
+from fmtkit.writing.common_schema import common_schema, fitted
 
 METHODS = {
     "Conversation": "sft",

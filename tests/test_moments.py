@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmtkit
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import moments
 from fmtkit.core.errors import OptionError, ResumeError
 from fmtkit.core.tables import WIDE_MESSAGE
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.tracing import Interpreter, Request
+from fmtkit.running.conversions import convert_to
 from fmtkit.training.data.convert_config import convert_config
 
 DAY = datetime(2026, 7, 26, 23, 59)

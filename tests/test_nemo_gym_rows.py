@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.preparation import prepare
 from fmtkit.core.tables import written
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.conversions import open_named
+from fmtkit.running.pipeline import stream
+from fmtkit.running.preparation import prepare
 from fmtkit.training.data.rows import put_together
+from fmtkit.work.engines import Threads
 
 ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 

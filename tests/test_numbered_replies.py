@@ -8,8 +8,8 @@ import pytest
 import runs
 
 import fmtkit
-from fmtkit.converting import certainty, detection
 from fmtkit.core.errors import NothingWrittenError
+from fmtkit.detection import certainty, detection
 
 ASKED = [
     "How do I get wax out of a rug?",

@@ -17,8 +17,6 @@ from runs import INTEL, lines
 
 import fmtkit
 from fmtkit.cli import main
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import storage
 from fmtkit.core.errors import (
     LimitError,
@@ -30,6 +28,8 @@ from fmtkit.core.errors import (
     WriteError,
 )
 from fmtkit.core.urls import ObjectPath
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
 from fmtkit.sources import parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.training.data.convert_config import convert_config

@@ -10,8 +10,8 @@ import runs
 from fixture_cases import cases, read_lines, run
 
 import fmtkit
-from fmtkit.converting import certainty, detection
 from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.detection import certainty, detection
 from fmtkit.formats import registry
 
 ASKED = [

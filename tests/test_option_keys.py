@@ -16,15 +16,15 @@ pytest.importorskip("trl")
 
 import tiny_training as tiny
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError, UnknownNameError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.options.train_options import TrainOptions
 from fmtkit.training.config import config, keys, schema
 from fmtkit.training.config.key import words
 from fmtkit.training.config.keys import OF_DATASET
 from fmtkit.training.data import datasets
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.train_options import TrainOptions
 
 OPTIONS = ConvertOptions.declared()
 KEYED = {name: option.keys for name, option in OPTIONS.items() if option.keys}

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from fmtkit import catalogue
 from fmtkit.commands.flags import flags
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import CHOICE, COUNTS, PAIRS, SHARE, Options, keywords, option
+from fmtkit.options.convert_options import ConvertOptions
 
 
 @dataclass(frozen=True)

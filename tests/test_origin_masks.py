@@ -9,7 +9,7 @@ from test_sft_masks import batches, spelled, trained_parts
 
 import fmtkit
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.training.data import inspect_config
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run import process

@@ -17,11 +17,11 @@ from runs import INTEL
 from test_object_sinks import CLOSING, FINGERPRINT, feed, sink_at
 
 import fmtkit
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import storage
 from fmtkit.core.errors import OutputExistsError, SourceError, WriteError
 from fmtkit.core.urls import ObjectPath
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
 from fmtkit.sources import parts, remote
 from fmtkit.sources.opening import open_sources
 from fmtkit.writing import object_store
@@ -240,8 +240,8 @@ def test_a_driver_that_is_killed_midway_resumes_to_the_same_bytes(store, there):
 
 def test_workers_of_ray_read_and_write_there(store, there, monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", 50_000)
-    from fmtkit.converting import conversion_run
-    from fmtkit.converting.engines import Inline
+    from fmtkit.running import conversion_run
+    from fmtkit.work.engines import Inline
 
     convert_to(there, store.url("threads"), ConvertOptions(type="intel"))
     monkeypatch.setattr(conversion_run, "engine_of", lambda options: Inline())

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 import fmtkit
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import (
     FmtkitError,
     LimitError,
@@ -22,6 +20,8 @@ from fmtkit.core.errors import (
     ResumeError,
     UnreadFilesWarning,
 )
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
 from fmtkit.writing import outputs
 from fmtkit.writing.outputs import destination
 

@@ -14,8 +14,8 @@ from test_survey import GOLDENS, tokenizer, write
 
 import fmtkit
 from fmtkit.counting.lengths import Tally
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import html
 
 __all__ = ["tokenizer"]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import fmtkit
 from fmtkit.columns.message_rules import NARROW, WIDE
-from fmtkit.converting.conversions import RowStream
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.pairing import POLICIES, check_policy, pair_up
-from fmtkit.converting.pipeline import Piece
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.conversions import RowStream
+from fmtkit.running.pipeline import Piece
 from fmtkit.sources.blocks import BLOCK_BYTES
+from fmtkit.stages.pairing import POLICIES, check_policy, pair_up
 
 EXACT = [policy for policy in POLICIES if policy not in ("none", "margin:M")] + [
     "margin:0.5",

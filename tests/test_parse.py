@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.pipeline import process
-from fmtkit.converting.preparation import Job, prepare
+from fmtkit.options.convert_options import RowOptions
 from fmtkit.reading import native
+from fmtkit.running.pipeline import process
+from fmtkit.running.preparation import Job, prepare
 from fmtkit.sources.blocks import JsonBlock
 from fmtkit.sources.opening import open_sources
 

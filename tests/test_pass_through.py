@@ -11,8 +11,8 @@ from fixture_cases import Case, cases, job_of
 from runs import INTEL, convert, convert_file, lines
 
 import fmtkit
-from fmtkit.converting.pipeline import stream
 from fmtkit.core.tables import has_images, written
+from fmtkit.running.pipeline import stream
 
 CALLS = [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]
 ASKED = {"role": "user", "content": "Call it."}

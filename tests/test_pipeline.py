@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.ledger import TERMS, Ledger
-from fmtkit.converting.pipeline import Piece, Progress, process, stream
-from fmtkit.converting.preparation import Job, prepare
 from fmtkit.core.errors import ColumnMismatchError, OptionError
 from fmtkit.core.tables import written
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.ledger import TERMS, Ledger
+from fmtkit.running.pipeline import Piece, Progress, process, stream
+from fmtkit.running.preparation import Job, prepare
 from fmtkit.sources.jsonl import blocks_of_lines
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.source import Source
+from fmtkit.work.engines import Threads
 
 FEW = settings(max_examples=15, deadline=None)
 RANKED = {

@@ -5,11 +5,11 @@ import re
 import pytest
 from runs import INTEL, fmtkit, lines
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.validation import validate_sources
 from fmtkit.core import progress_lines
 from fmtkit.inspection import inspection
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.validation import validate_sources
 
 ROWS = [INTEL, INTEL | {"chosen": None}, INTEL | {"question": "another"}]
 

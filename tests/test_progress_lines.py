@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.progress_bar import LinesOfRows
 from fmtkit.core.progress_lines import ProgressLines, of_total
+from fmtkit.running.ledger import Ledger
+from fmtkit.running.progress_bar import LinesOfRows
 
 
 class Clock:

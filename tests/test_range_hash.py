@@ -14,11 +14,12 @@ from runs import INTEL, lines
 from test_engines import Pickling
 
 import fmtkit
-from fmtkit.converting import ray_engine, task_work
 from fmtkit.core.errors import ResumeError, SourceError
+from fmtkit.running import task_work
 from fmtkit.sources import jsonl, raw
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.raw import RangeHash, digest_of_range, folded, ranges_of
+from fmtkit.work import ray_engine
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 RANGE = raw.RANGE_BYTES

@@ -23,17 +23,17 @@ from object_store import BUCKET
 from runs import INTEL, lines
 
 import fmtkit
-from fmtkit.converting import conversion_run
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import TaskLostError, Threads
-from fmtkit.converting.pipeline import stream
-from fmtkit.converting.ray_engine import Ray
-from fmtkit.converting.task_work import TaskWork
-from fmtkit.converting.tasks import Task
 from fmtkit.core.errors import LimitError, OptionError, OutputExistsError, SourceError, WriteError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import conversion_run
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.pipeline import stream
+from fmtkit.running.task_work import TaskWork
 from fmtkit.sources import parts
 from fmtkit.training.data.convert_config import convert_config
+from fmtkit.work.engines import TaskLostError, Threads
+from fmtkit.work.ray_engine import Ray
+from fmtkit.work.tasks import Task
 
 if "CI" not in os.environ:  # there it is an error that it is missing
     pytest.importorskip("ray")
@@ -421,8 +421,8 @@ def test_a_task_that_ends_its_worker_three_times_ends_the_run_by_name(cluster, s
             raise TaskLostError(next(tasks), "killed")
             yield
 
-    job = fmtkit.converting.conversions.RowStream(
-        str(source), fmtkit.converting.convert_options.RowOptions(type="intel")
+    job = fmtkit.running.conversions.RowStream(
+        str(source), fmtkit.options.convert_options.RowOptions(type="intel")
     ).job
     with pytest.raises(
         SourceError, match=r"rows\.jsonl, the block up to byte \d+ crashed its worker repeatedly"

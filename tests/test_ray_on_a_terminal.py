@@ -16,9 +16,9 @@ import pytest
 from runs import INTEL
 from test_ray import contents
 
-from fmtkit.converting.engines import Standing
-from fmtkit.converting.progress_bar import Tasks
+from fmtkit.running.progress_bar import Tasks
 from fmtkit.sources.parts import PART_BYTES
+from fmtkit.work.engines import Standing
 
 if "CI" not in os.environ:  # there it is an error that it is missing
     pytest.importorskip("ray")

@@ -53,7 +53,7 @@ def test_texts_that_quote_control_tokens_are_content(prompt):
 
 def test_a_config_says_it_of_rows_that_its_run_would_render(tmp_path, model):
     pytest.importorskip("trl")
-    from fmtkit.converting.convert_options import ConvertOptions
+    from fmtkit.options.convert_options import ConvertOptions
     from fmtkit.training.data.convert_config import convert_config
 
     source, out, file = tmp_path / "rows.jsonl", tmp_path / "out.parquet", tmp_path / "config.yaml"

@@ -4,10 +4,10 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.ledger import Ledger
 from fmtkit.core.tables import TABLES
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.ledger import Ledger
 
 NAMES = ("report", "quarantine", "manifest")
 

@@ -10,7 +10,7 @@ import reward_modules as modules
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.foreign_calls import OverdueError, within
-from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards
+from fmtkit.training.online.rewards import RewardError, RewardOptions, load_rewards
 
 
 @pytest.fixture(scope="module")

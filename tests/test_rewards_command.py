@@ -294,7 +294,7 @@ def test_help_loads_nothing_heavy():
 def test_a_trial_loads_no_torch(run):
     done = run(["scores.right"], "--n", "1")
     assert done.code == 0
-    code = "import sys\nfrom fmtkit.training.rl.rewards import trial\ntrial.run('run.yaml')\nprint(*sys.modules)"
+    code = "import sys\nfrom fmtkit.training.online.rewards import trial\ntrial.run('run.yaml')\nprint(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers", "trl", "datasets"} & set(shown.stdout.split())
 

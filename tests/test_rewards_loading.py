@@ -6,7 +6,13 @@ import pytest
 import reward_modules as modules
 
 from fmtkit.core.errors import FmtkitError, OptionError
-from fmtkit.training.rl.rewards import RewardOptions, Rewards, entries, load_rewards, read_options
+from fmtkit.training.online.rewards import (
+    RewardOptions,
+    Rewards,
+    entries,
+    load_rewards,
+    read_options,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ pytest.importorskip("trl")
 
 import online_runs as online
 
-from fmtkit.training.rl.rewards import RewardError
+from fmtkit.training.online.rewards import RewardError
 from fmtkit.training.run import process
 
 REWARDS = """

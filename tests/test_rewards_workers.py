@@ -10,8 +10,8 @@ import pytest
 import reward_modules as modules
 
 from fmtkit.rewards import length_cap
-from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards
-from fmtkit.training.rl.rewards.batch import batch_of, group_starts, groups_each, parts
+from fmtkit.training.online.rewards import RewardError, RewardOptions, load_rewards
+from fmtkit.training.online.rewards.batch import batch_of, group_starts, groups_each, parts
 
 WAYS = [
     RewardOptions(2),
@@ -154,7 +154,7 @@ def test_environments_are_scored_where_they_live(load):
 
 def test_a_worker_loads_neither_torch_nor_trl():
     code = (
-        "import sys, fmtkit.training.rl.rewards.serving, fmtkit.core.worker;"
+        "import sys, fmtkit.training.online.rewards.serving, fmtkit.core.worker;"
         "print(*{m.partition('.')[0] for m in sys.modules})"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -166,7 +166,7 @@ def test_a_worker_loads_neither_torch_nor_trl():
 def test_a_program_with_workers_ends_by_itself(places):
     code = (
         "from pathlib import Path\n"
-        "from fmtkit.training.rl.rewards import RewardOptions, load_rewards\n"
+        "from fmtkit.training.online.rewards import RewardOptions, load_rewards\n"
         f"r = load_rewards(['scores.right', 'scores.sleeping'], [Path({str(places[0])!r})],"
         " options=RewardOptions(2, seconds=0.3))\n"
         "try: r.score(['a', 'b'], ['1', '2'], None, answer=['1', '2'])\n"

@@ -14,8 +14,8 @@ import torch
 import trl
 from datasets import Dataset
 
-from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.dialogs_ahead import Conversations
+from fmtkit.training.online.rollouts.contract import RolloutError
+from fmtkit.training.online.rollouts.dialogs_ahead import Conversations
 from fmtkit.training.run import process
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 

@@ -14,8 +14,8 @@ from transformers import AutoTokenizer
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import user_objects
-from fmtkit.training.rl.rollouts import contract, loading
-from fmtkit.training.rl.rollouts.contract import Rollout, RolloutError
+from fmtkit.training.online.rollouts import contract, loading
+from fmtkit.training.online.rollouts.contract import Rollout, RolloutError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
 GOOD = {

@@ -9,10 +9,10 @@ pytest.importorskip("trl")
 import scripted_rollouts as scripted
 from transformers import AutoTokenizer, TrainerCallback
 
-from fmtkit.training.rl.rollouts import producer
-from fmtkit.training.rl.rollouts.contract import RolloutError
-from fmtkit.training.rl.rollouts.producer import LookAhead, Worker
-from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.online.rollouts import producer
+from fmtkit.training.online.rollouts.contract import RolloutError
+from fmtkit.training.online.rollouts.producer import LookAhead, Worker
+from fmtkit.training.online.rollouts.trainer import RolloutTrainer
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
 AHEAD = RolloutSettings(async_prefetch=True)

@@ -10,7 +10,7 @@ from runs import fmtkit
 
 pytest.importorskip("trl")
 
-from fmtkit.converting.convert_options import ConvertOptions
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.config.slices import slice_of
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import plan as planning
@@ -157,7 +157,7 @@ def test_nothing_to_train_on_is_one_line(config, capsys):
 def test_a_conversion_of_the_config_has_the_same_split_as_its_run(config, tmp_path):
     file = config(rows(30, 30), rows(30, 5), val_set_size=0.2)
     _, held_out = prepared(file)
-    from fmtkit.converting.convert_options import ConvertOptions
+    from fmtkit.options.convert_options import ConvertOptions
     from fmtkit.training.data.convert_config import convert_config
 
     convert_config(file, [], tmp_path / "out", ConvertOptions())

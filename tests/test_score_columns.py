@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fmtkit.inspection.score_columns import read_scores, score_names
+from fmtkit.findings.score_columns import read_scores, score_names
 from fmtkit.sources.blocks import ArrowBlock, JsonBlock, RowsBlock
 
 ROWS = [

@@ -16,10 +16,10 @@ import fmtkit
 from fmtkit.core.credentials import public
 from fmtkit.core.errors import OptionError
 from fmtkit.core.secret_keys import MARKS, hidden, secrets_in
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import html
-from fmtkit.training.rl.online import samples_page
+from fmtkit.training.online import samples_page
 
 MIB = 1 << 20
 LETTERS = string.ascii_letters + string.digits

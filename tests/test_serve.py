@@ -27,12 +27,12 @@ from fmtkit.browsing import row_book
 from fmtkit.browsing.row_lengths import characters
 from fmtkit.browsing.row_pages import RowPages
 from fmtkit.browsing.server import RowServer, server_at
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import stream
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.reading import read
 from fmtkit.inspection.shown_rows import bare_sides
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.pipeline import stream
+from fmtkit.work.engines import Threads
 
 COUNT = 230
 
@@ -558,7 +558,7 @@ import json, sys, time
 from pathlib import Path
 from fmtkit.browsing.row_pages import RowPages
 from fmtkit.browsing.row_filter import RowFilter
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.inspection.reading import read
 
 def peak():

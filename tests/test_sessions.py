@@ -8,10 +8,10 @@ import pytest
 from fixture_cases import FIXTURES, read_lines
 
 import fmtkit
-from fmtkit.converting import joined_rows
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import html
+from fmtkit.rows import joined_rows
 from fmtkit.sources.blocks import MAX_LINE_BYTES
 
 FORMATS = ["claude_code", "codex", "sts"]

@@ -12,7 +12,7 @@ import tiny_training as tiny
 from runs import fmtkit
 
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.training.building import build
 from fmtkit.training.data import inspect_config
 from fmtkit.training.planning import plan as planning

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.converting import pipeline
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import LimitError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running import pipeline
+from fmtkit.running.conversions import convert_to
 
 MESSAGES = [{"role": "user", "content": "q"}]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fmtkit.converting.soft_labels import has_soft_labels
 from fmtkit.reading import native
+from fmtkit.reading.soft_labels import has_soft_labels
 from fmtkit.sources.opening import open_sources
 
 

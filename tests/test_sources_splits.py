@@ -115,8 +115,8 @@ def test_a_config_reads_one_split_in_every_command(tmp_path, split, name):
     pytest.importorskip("trl")
     import yaml
 
-    from fmtkit.converting.convert_options import ConvertOptions
-    from fmtkit.inspection.inspect_options import InspectOptions
+    from fmtkit.options.convert_options import ConvertOptions
+    from fmtkit.options.inspect_options import InspectOptions
     from fmtkit.training.data.convert_config import convert_config
     from fmtkit.training.data.inspect_config import inspect_config
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmtkit.columns.message_rules import NARROW, WIDE
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.splitting import LowestHashes, by_fraction, by_rows, prompt_hashes
 from fmtkit.core.errors import OptionError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.writing.splitting import LowestHashes, by_fraction, by_rows, prompt_hashes
 
 
 def dialogs(texts: list[str], dtype: pl.DataType = NARROW) -> pl.Series:

@@ -16,9 +16,9 @@ import sick_rows
 import fmtkit
 from fmtkit import catalogue
 from fmtkit.core.errors import ColumnMismatchError, TokenizerError
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
 from fmtkit.inspection.survey_record import Survey
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import html
 from fmtkit.tokenizers import tokens
 

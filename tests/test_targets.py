@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 import fmtkit
 from fmtkit.commands import flags
 from fmtkit.commands.application import application
-from fmtkit.converting.conversions import RowStream
-from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.errors import NothingWrittenError, OptionError, UnknownNameError
 from fmtkit.core.tables import written
 from fmtkit.formats import target_registry
+from fmtkit.options.convert_options import RowOptions
 from fmtkit.rendering.template_sources import find_model_template
+from fmtkit.running.conversions import RowStream
 
 CASES = [
     pytest.param(found.name, table, id=f"{found.name}-{table}")

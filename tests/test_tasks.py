@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from mutated_rows import damaged, mutated
 from runs import INTEL, line, lines
 
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import Threads
-from fmtkit.converting.pipeline import Progress, stream
-from fmtkit.converting.preparation import Job, prepare
-from fmtkit.converting.tasks import tasks_of
 from fmtkit.core.errors import SourceError
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.running.pipeline import Progress, stream
+from fmtkit.running.preparation import Job, prepare
 from fmtkit.sources import opening, parts
 from fmtkit.sources.opening import open_sources
 from fmtkit.sources.parts import blocks_of_part, parts_of
+from fmtkit.work.engines import Threads
+from fmtkit.work.tasks import tasks_of
 
 FEW = settings(max_examples=60, deadline=None)
 SOUND = line(INTEL) + b"\n"

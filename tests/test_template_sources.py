@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fmtkit.converting import typenames
 from fmtkit.core.errors import TemplateError, UnknownNameError
+from fmtkit.formats import typenames
 from fmtkit.rendering import template_sources
 
 TOKENIZER = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "tokenizer"

@@ -11,7 +11,7 @@ pytest.importorskip("trl")
 from tokenizers import Tokenizer
 
 import fmtkit
-from fmtkit.inspection.mask_summary import MaskTally
+from fmtkit.findings.mask_summary import MaskTally
 from fmtkit.tokenizers import tokens
 
 USER = {"role": "user", "content": "red"}

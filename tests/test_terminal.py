@@ -9,10 +9,10 @@ from rich.console import Console
 
 from fmtkit.catalogue import types
 from fmtkit.commands import listings, run_listings
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.validation import validate_sources
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.reports import console as terminal
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.validation import validate_sources
 from fmtkit.training.config.problems import NEEDED
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.run.run import Outcome

@@ -3,7 +3,7 @@
 import pytest
 
 import fmtkit
-from fmtkit.converting import certainty, detection
+from fmtkit.detection import certainty, detection
 
 ASKED = "Name the cars in this text:\n"
 

@@ -12,9 +12,9 @@ import tiny_training as tiny
 
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.tables import TABLES
-from fmtkit.inspection import masks
-from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.shown_rows import Place, RowViewer
+from fmtkit.masks import masks
+from fmtkit.masks.masking import Masking
 from fmtkit.rendering import row_templates
 from fmtkit.tokenizers import tokens
 from fmtkit.training.building import build

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError, OptionError
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.config.slices import choice, parse_slice, slice_of
 from fmtkit.training.data import convert_config
 

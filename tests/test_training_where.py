@@ -14,9 +14,9 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 
 import fmtkit
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
 from fmtkit.training.data import data_report, datasets
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.data.convert_first import convert_first

@@ -12,9 +12,9 @@ from fmtkit.core import runner as runners
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config import config
 from fmtkit.training.config.class_arguments import UNKNOWN, fields_of
+from fmtkit.training.online.rewards import entries
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning import visible_gpus
-from fmtkit.training.rl.rewards import entries
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 from pages import from_trl

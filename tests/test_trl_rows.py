@@ -12,11 +12,11 @@ pytest.importorskip("trl")
 import tiny_training as tiny
 from datasets import Dataset
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError
-from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masking import Masking
-from fmtkit.inspection.masks import mask_row
+from fmtkit.masks.masking import Masking
+from fmtkit.masks.masks import mask_row
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.tokenizers import tokens
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.data.inspect_config import inspect_config

@@ -11,10 +11,10 @@ from datasets import Dataset
 from trl import unpair_preference_dataset
 
 import fmtkit
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import TABLES, steps_to, table_for
 from fmtkit.formats.registry import tables_of
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training import train
 from fmtkit.training.data.convert_config import convert_config
 from fmtkit.training.planning import plan as planning

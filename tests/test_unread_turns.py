@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fmtkit
 from fmtkit.columns.strict_kinds import value_of
-from fmtkit.converting.lost_turns import CarriedKind, carried, looks_like_turns
+from fmtkit.reading.lost_turns import CarriedKind, carried, looks_like_turns
 
 ASKED = {"role": "user", "content": "Q"}
 PAIR = {"question": "Q", "chosen": "good answer", "rejected": "bad answer"}

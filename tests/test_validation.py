@@ -8,9 +8,9 @@ import pytest
 from fixture_cases import Case, cases
 from runs import INTEL, convert, fmtkit, lines
 
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.validation import validate_sources
 from fmtkit.core.errors import NothingWrittenError, OptionError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.validation import validate_sources
 
 USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 BAD = INTEL | {"chosen": None}

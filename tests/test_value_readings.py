@@ -7,7 +7,7 @@ import pytest
 import runs
 
 import fmtkit
-from fmtkit.converting import detection
+from fmtkit.detection import detection
 
 ASKED = [
     "How do I get wine out of a shirt?",

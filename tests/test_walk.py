@@ -20,7 +20,7 @@ def hops_of(passed) -> int:
 )
 def test_a_block_passes_few_modules():
     passed = load("walk").block()
-    assert "Fusion.fuse" in passed.hops["fmtkit.converting.fusing"]
+    assert "Fusion.fuse" in passed.hops["fmtkit.stages.fusing"]
     assert len(passed.walk) <= MOST_MODULES, list(passed.walk)
     assert hops_of(passed) <= MOST_HOPS, passed.hops
 

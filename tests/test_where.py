@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 
 import fmtkit
 from fmtkit.commands.application import application
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.where_expression import Condition
-from fmtkit.converting.where_filter import Where, keep_where
 from fmtkit.core.errors import NothingWrittenError, OptionError, ResumeError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.reading.where_expression import Condition
+from fmtkit.reading.where_filter import Where, keep_where
+from fmtkit.running.conversions import convert_to
+from fmtkit.running.ledger import Ledger
 from fmtkit.sources.opening import open_sources
 
 PAIR = {"chosen": "good", "rejected": "bad"}
@@ -314,7 +314,7 @@ def test_a_column_may_begin_late_or_be_in_one_of_the_files(tmp_path: Path) -> No
 def test_rows_that_begin_after_many_blocks_decide_how_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmtkit.converting.preparation._SAMPLE_BLOCKS", 1)
+    monkeypatch.setattr("fmtkit.running.preparation._SAMPLE_BLOCKS", 1)
     other = {"messages": [{"role": "user", "content": "x" * 9000}], "kind": "chat"}
     made = [*[other] * 3000, *rows(*[{"kind": "pair", "system": "Be kind."}] * 3)]
     source = lines(tmp_path / "rows.jsonl", made)

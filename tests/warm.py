@@ -25,7 +25,7 @@ IMPORTED = (
         "fmtkit.cli",
         "fmtkit.commands.application",
         "fmtkit.library",
-        "fmtkit.converting.conversions",
+        "fmtkit.running.conversions",
         "fmtkit.inspection.inspection",
     ),
     *(
@@ -34,7 +34,7 @@ IMPORTED = (
         "fmtkit.training.config.keys",
     ),
     *(
-        "fmtkit.training.rl.online.plan",
+        "fmtkit.training.online.plan",
         "fmtkit.runners.nemo_gym.plan",
         "fmtkit.reports.survey_outputs",
     ),

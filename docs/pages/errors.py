@@ -3,7 +3,7 @@
 
 from fmtkit.core import errors
 from fmtkit.core.codes import BAD_ROWS, ODD_ROWS, Code
-from fmtkit.inspection.advice import ADVICE
+from fmtkit.findings.advice import ADVICE
 from pages.markdown import NOTICE, code, sentence, table
 
 HEAD = f"""\

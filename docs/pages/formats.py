@@ -7,14 +7,13 @@ from typing import Any
 
 import fmtkit
 from fmtkit import catalogue
-from fmtkit.converting import typenames
-from fmtkit.converting.pairing import POLICIES
-from fmtkit.converting.type_options import LABEL_OPTION, MESSAGE_OPTIONS
 from fmtkit.core import runner
 from fmtkit.core.tables import TABLES, Table
-from fmtkit.formats import registry
+from fmtkit.formats import registry, typenames
 from fmtkit.formats.registry import Converter
+from fmtkit.formats.type_options import LABEL_OPTION, MESSAGE_OPTIONS
 from fmtkit.rendering import template_sources
+from fmtkit.stages.pairing import POLICIES
 from pages.markdown import NOTICE, code, sentence, table
 from pages.prose import (
     FORMATS_HEAD,

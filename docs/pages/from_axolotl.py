@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from fmtkit.converting import typenames
 from fmtkit.core import runner
 from fmtkit.core.tables import Ranking, table_for
-from fmtkit.formats import registry
+from fmtkit.formats import registry, typenames
 from fmtkit.rendering.template_sources import OF_THE_TOKENIZER
 from fmtkit.training.config import keys
 from fmtkit.training.config.class_arguments import REMOVED

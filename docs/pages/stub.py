@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from fmtkit.converting.replay import replay as replay
-from fmtkit.converting.run_report import Report as Report
-from fmtkit.converting.validation import Finding, Findings
+from fmtkit.running.replay import replay as replay
+from fmtkit.running.run_report import Report as Report
+from fmtkit.running.validation import Finding, Findings
 from fmtkit.core.codes import register_code as register_code
 from fmtkit.core.errors import FmtkitError as FmtkitError
 from fmtkit.core.errors import RejectedRowsWarning as RejectedRowsWarning

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.converting import pipeline
-from fmtkit.converting.pipeline import Piece
 from fmtkit.core.codes import Reject
 from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.first_pass import BlockViewer, finding_of
 from fmtkit.inspection.reading import Reading
 from fmtkit.inspection.row_fetch import Fetched, rows_of_pieces
 from fmtkit.inspection.shown_rows import Place
+from fmtkit.running import pipeline
+from fmtkit.running.pipeline import Piece
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.parts import Part, blocks_of_part, parts_of
 

@@ -21,7 +21,7 @@ from fmtkit.core.credentials import public
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.escaping import one_line
 from fmtkit.core.message_keys import CANONICAL_ROLES
-from fmtkit.inspection.advice import ADVICE
+from fmtkit.findings.advice import ADVICE
 from fmtkit.reports import page
 from fmtkit.reports.page import without_secrets
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from fmtkit.browsing.row_pages import RowPages
 from fmtkit.browsing.server import server_at
 from fmtkit.core.escaping import counted
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.reading import read
+from fmtkit.options.inspect_options import InspectOptions
 
 
 def serve(

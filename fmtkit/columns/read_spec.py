@@ -221,7 +221,7 @@ class ReadSpec:
 
     columns: tuple[ReadColumn, ...]
     watched: tuple[ReadColumn, ...]
-    """Columns that no output uses but that may carry turns (`fmtkit.converting.lost_turns`)."""
+    """Columns that no output uses but that may carry turns (`fmtkit.reading.lost_turns`)."""
     any_of: tuple[tuple[str, ...], ...]
     """Groups of columns, by name; each line has one of each group."""
     media: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Asking on a terminal how the rows of sources without a type are read, with three of them to look at.
 
-What is asked is in `fmtkit.converting.questions`. The answer is options of the conversion, the command
+What is asked is in `fmtkit.detection.questions`. The answer is options of the conversion, the command
 that has them, and a map file where columns have other names.
 """
 
@@ -18,9 +18,9 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import one_line
 
 if TYPE_CHECKING:
-    from fmtkit.converting.bound_column import Row
-    from fmtkit.converting.convert_options import SourceOptions
-    from fmtkit.converting.questions import Choice, Question
+    from fmtkit.detection.questions import Choice, Question
+    from fmtkit.options.convert_options import SourceOptions
+    from fmtkit.reading.bound_column import Row
 
 SHOWN = 3
 """Rows that are shown before the questions, and converted after them."""
@@ -49,10 +49,10 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
 
     Raises KeyboardInterrupt at Ctrl-C or the end of the input, and what opening sources raises.
     """
-    from fmtkit.converting.conversions import open_named
-    from fmtkit.converting.ignoring import selected, without
-    from fmtkit.converting.preparation import sample_of
     from fmtkit.formats import registry
+    from fmtkit.reading.ignoring import selected, without
+    from fmtkit.running.conversions import open_named
+    from fmtkit.running.preparation import sample_of
 
     for plugin in given.plugins:
         registry.load_plugin(plugin)
@@ -77,7 +77,7 @@ def ask(sources: Sequence[str], given: "SourceOptions") -> Answer | None:
 
 
 def _names(sample: Sequence["Row"]) -> list[str]:
-    from fmtkit.converting.questions import columns_of
+    from fmtkit.detection.questions import columns_of
 
     return sorted(columns_of(sample))
 
@@ -86,7 +86,7 @@ def _choice(
     sample: Sequence["Row"], whole: Sequence["Row"], given: "SourceOptions"
 ) -> "Choice | None":
     """Ask until somebody says that the rows become what they should; `whole` has ignored columns too."""
-    from fmtkit.converting.questions import column_question, first_question
+    from fmtkit.detection.questions import column_question, first_question
 
     while True:
         question = first_question(sample, given)
@@ -120,7 +120,7 @@ def _picked(words: str, answers: Sequence[str], likely: int = 0) -> str:
 
 
 def _by_columns(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | None":
-    from fmtkit.converting.questions import LAYOUTS, by_columns, columns_of
+    from fmtkit.detection.questions import LAYOUTS, by_columns, columns_of
 
     names = columns_of(sample)
     words = _picked("What does a row hold?", [layout.words for layout in LAYOUTS])
@@ -138,10 +138,10 @@ def _by_columns(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | No
 
 def _is_right(made: Mapping[str, Any], rows: Sequence["Row"], given: "SourceOptions") -> bool:
     """Show what the first rows become, and return whether that is right."""
-    from fmtkit.converting.conversions import RowStream
-    from fmtkit.converting.convert_options import RowOptions
     from fmtkit.core.errors import FmtkitError
     from fmtkit.core.tables import written
+    from fmtkit.options.convert_options import RowOptions
+    from fmtkit.running.conversions import RowStream
 
     declared = RowOptions.declared()
     values = {**given.chosen(), **made}
@@ -164,9 +164,9 @@ def _is_right(made: Mapping[str, Any], rows: Sequence["Row"], given: "SourceOpti
 
 def _answer(paths: Sequence[str], made: Mapping[str, Any], given: "SourceOptions") -> Answer:
     """Return the options and the command; columns with other names are written to a map file."""
-    from fmtkit.converting.command_paths import output_for
-    from fmtkit.converting.suggestions import as_command
     from fmtkit.core import atomic
+    from fmtkit.detection.command_paths import output_for
+    from fmtkit.detection.suggestions import as_command
 
     columns = made["columns"]
     if not columns:

@@ -8,9 +8,9 @@ import typer
 from fmtkit.commands import asking
 from fmtkit.commands.flags import Ask, FailOn, Json, NoProgress, Plugin, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
-from fmtkit.converting.convert_options import ConvertOptions, RowOptions
 from fmtkit.core.errors import OptionError
 from fmtkit.core.escaping import counted
+from fmtkit.options.convert_options import ConvertOptions, RowOptions
 
 
 @flags(ConvertOptions)
@@ -37,11 +37,11 @@ def convert(
     Each row is converted or accounted for: bad rows go to the quarantine with their line and reason.
     """
     with quick_imports():
-        from fmtkit.converting.command_paths import output_for
-        from fmtkit.converting.conversions import convert_to
-        from fmtkit.converting.progress_bar import progress
+        from fmtkit.detection.command_paths import output_for
         from fmtkit.reports import console as terminal
         from fmtkit.reports.fail_on import check_codes, print_found
+        from fmtkit.running.conversions import convert_to
+        from fmtkit.running.progress_bar import progress
 
     if out.startswith("memory://"):
         raise OptionError(
@@ -99,10 +99,10 @@ def validate(
     Prints `file:line: code: message` for every bad row, not only the first.
     """
     with quick_imports():
-        from fmtkit.converting.progress_bar import progress
-        from fmtkit.converting.validation import validate_sources
         from fmtkit.reports import console as terminal
         from fmtkit.reports.fail_on import check_codes, print_found
+        from fmtkit.running.progress_bar import progress
+        from fmtkit.running.validation import validate_sources
 
     codes = tuple(fail_on or ())
     check_codes(codes, plugins=options.plugins)
@@ -134,9 +134,9 @@ def replay(
     They are repaired by a function, or by hand: `raw` in the quarantine.
     """
     with quick_imports():
-        from fmtkit.converting import replay as replaying
-        from fmtkit.converting.progress_bar import progress
         from fmtkit.reports import console as terminal
+        from fmtkit.running import replay as replaying
+        from fmtkit.running.progress_bar import progress
 
     with progress("converting", shown=not (quiet or no_progress or json)) as watch:
         report = replaying.replay(quarantine, fix=fix, plugins=plugin or (), watch=watch)

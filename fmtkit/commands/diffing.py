@@ -6,7 +6,7 @@ import typer
 
 from fmtkit.commands.flags import Json, flags, say
 from fmtkit.core.escaping import counted
-from fmtkit.diffing.diff_options import CompareOptions, DiffOptions
+from fmtkit.options.diff_options import CompareOptions, DiffOptions
 
 
 @flags(DiffOptions)

@@ -10,7 +10,7 @@ from fmtkit.commands import asking
 from fmtkit.commands.flags import Ask, FailOn, Json, NoProgress, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.inspect_options import InspectOptions
 
 
 @flags(InspectOptions)
@@ -57,9 +57,9 @@ def inspect(
     Prints types that fit, token lengths, what a maximum length cuts, which tokens are trained, and findings.
     """
     with quick_imports():
-        from fmtkit.converting.engines import session
-        from fmtkit.converting.progress_bar import progress
         from fmtkit.reports.survey_outputs import show, show_all
+        from fmtkit.running.progress_bar import progress
+        from fmtkit.work.engines import session
 
     outputs: dict[str, Any] = {
         "html": html,

@@ -7,7 +7,7 @@ import typer
 from fmtkit.commands.flags import Json, NoProgress, Quiet, Sources, flags, say
 from fmtkit.commands.importing import quick_imports
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
+from fmtkit.options.inspect_options import InspectOptions
 
 NOT_TAKEN = ("sample", "show_mask", "rows", "loss_budget")
 """Options of `inspect` that only show something."""
@@ -42,10 +42,10 @@ def lock(
     `fmtkit check` compares it later and names what changed. With -c CONFIG: the datasets of a config.
     """
     with quick_imports():
-        from fmtkit.converting.engines import session
-        from fmtkit.converting.progress_bar import progress
         from fmtkit.locking import listings
         from fmtkit.locking.locking import lock as write_lock
+        from fmtkit.running.progress_bar import progress
+        from fmtkit.work.engines import session
 
     if out is None:
         raise OptionError("-o is missing: name the lock to write, such as -o data.lock")
@@ -80,11 +80,11 @@ def check(
     Options that are given replace those of the lock. Exits 1 where something changed or a budget is exceeded.
     """
     with quick_imports():
-        from fmtkit.converting.engines import session
-        from fmtkit.converting.progress_bar import progress
         from fmtkit.locking import listings
         from fmtkit.locking.locking import check as check_lock
         from fmtkit.reports.console import print_json
+        from fmtkit.running.progress_bar import progress
+        from fmtkit.work.engines import session
 
     with session(), progress("checking", shown=not (quiet or no_progress or json)) as watch:
         found = check_lock(lock, data=data or (), update=update, options=options, watch=watch)

@@ -12,7 +12,7 @@ from fmtkit.reports.console import aligned, errors, output, print_json, show
 from fmtkit.rewards import LIBRARY
 
 if TYPE_CHECKING:
-    from fmtkit.training.rl.rewards.trial_outcome import Outcome, Trial
+    from fmtkit.training.online.rewards.trial_outcome import Outcome, Trial
 
 _SHOWN = 32
 """Characters of a prompt or a completion in the table; --json has all of them."""

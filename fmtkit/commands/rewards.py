@@ -35,7 +35,7 @@ def try_rewards(
     Exits 1 if a function ends with an error, or there is no reward at all.
     """
     from fmtkit.commands import reward_listings
-    from fmtkit.training.rl.rewards import trial
+    from fmtkit.training.online.rewards import trial
 
     outcome = trial.run(config, rows=n, completions=completions, overrides=set_ or ())
     reward_listings.print_trial(outcome, as_json=json)

@@ -7,7 +7,7 @@ import typer
 
 from fmtkit.commands.flags import Json, Set, flags, say
 from fmtkit.core.errors import OptionError
-from fmtkit.training.train_options import MergeOptions, TrainOptions, TryOptions
+from fmtkit.options.train_options import MergeOptions, TrainOptions, TryOptions
 
 
 @flags(TrainOptions)
@@ -36,7 +36,7 @@ def train(
     """
     from fmtkit import training
     from fmtkit.commands import run_listings
-    from fmtkit.converting.progress_bar import progress
+    from fmtkit.running.progress_bar import progress
 
     if (config is None) == (config_option is None):
         raise OptionError("give one CONFIG.yaml: fmtkit train CONFIG, or fmtkit train -c CONFIG")

@@ -271,7 +271,7 @@ class Runner:
     @property
     def builder(self) -> str:
         """Return the function that makes the trainer."""
-        online = "fmtkit.training.rl.online.build:build_online"
+        online = "fmtkit.training.online.build:build_online"
         return self.build or (
             online if "rewards" in self.needs else "fmtkit.training.building.build:build_trainer"
         )

@@ -60,7 +60,7 @@ class Section:
     - `health(logs, step)`: in the training process, warnings of what the logs say, each with a name
       (`fmtkit.training.building.online_health.Rule`);
     - `environment(job, tokenizer)`: in the training process, the rewards and conversations of an environment
-      (`fmtkit.training.rl.dialogs.environment.ExternalEnvironment`), or None.
+      (`fmtkit.training.online.conversations.environment.ExternalEnvironment`), or None.
 
     Their types are in `fmtkit.training.planning.hooks`, those of a configuration alone in
     `fmtkit.core.runner`. Functions of these modules that `fmtkit.training.planning.check.check_config`

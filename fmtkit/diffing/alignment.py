@@ -15,7 +15,7 @@ import polars as pl
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.spool import Hashes, Numbers, Spool
-from fmtkit.inspection.masked import TokenRow
+from fmtkit.masks.masked import TokenRow
 
 Keys = Hashes | Numbers
 

@@ -17,7 +17,7 @@ from fmtkit.diffing.texts import (
     without_empty_think,
     without_marks,
 )
-from fmtkit.inspection.origins import REPLYING
+from fmtkit.masks.origins import REPLYING
 
 _SYSTEM = frozenset({"system", "developer"})
 _REPLIES = REPLYING | {"gpt", "model"}

@@ -14,7 +14,6 @@ from fmtkit.core.errors import OptionError, UnknownNameError
 from fmtkit.core.escaping import counted, one_line
 from fmtkit.diffing import own_rows, prepared, recording
 from fmtkit.diffing.alignment import Aligned, align
-from fmtkit.diffing.diff_options import DiffOptions
 from fmtkit.diffing.examples import example_of, marked, number_of
 from fmtkit.diffing.result import Diff, Example
 from fmtkit.diffing.rules import ONLY, RULES, Judge
@@ -29,7 +28,8 @@ from fmtkit.diffing.sides import (
     planned,
 )
 from fmtkit.diffing.spool import Numbers
-from fmtkit.inspection.masked import TokenRow
+from fmtkit.masks.masked import TokenRow
+from fmtkit.options.diff_options import DiffOptions
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.planning.run_plan import Plan
 

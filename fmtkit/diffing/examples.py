@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from fmtkit.diffing.result import Example
 from fmtkit.diffing.rules import Difference
-from fmtkit.inspection.masked import NOT_TRAINED, TokenRow
+from fmtkit.masks.masked import NOT_TRAINED, TokenRow
 
 _AROUND = 12
 """Tokens shown before the first that differs, and from it on."""

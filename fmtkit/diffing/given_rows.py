@@ -6,11 +6,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.conversions import convert_to
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError, OptionError
 from fmtkit.diffing.own_rows import OwnRows
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.conversions import convert_to
 
 ROW = "fmtkit_row"
 """The column that the recorder reads back."""

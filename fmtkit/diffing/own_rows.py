@@ -10,9 +10,9 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.diffing.prepared import Form
-from fmtkit.inspection.masked import Masked, TokenRow
-from fmtkit.inspection.masks import mask_row
-from fmtkit.inspection.token_origins import with_origins
+from fmtkit.masks.masked import Masked, TokenRow
+from fmtkit.masks.masks import mask_row
+from fmtkit.masks.token_origins import with_origins
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.data import datasets
 from fmtkit.training.data.loss_rules import LossRule

@@ -23,8 +23,8 @@ from fmtkit.diffing.texts import (
     squeezed,
     without_marks,
 )
-from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.origins import (
+from fmtkit.masks.masked import Masked
+from fmtkit.masks.origins import (
     CONTENT,
     KINDS,
     PAD_IMAGE,

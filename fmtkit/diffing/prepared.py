@@ -16,7 +16,7 @@ import numpy as np
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.options import refuse_empty
-from fmtkit.inspection.masked import NOT_TRAINED, TokenRow, common_prefix, given
+from fmtkit.masks.masked import NOT_TRAINED, TokenRow, common_prefix, given
 from fmtkit.sources.arrow_trial import Trial
 from fmtkit.sources.columnar import each_batch
 from fmtkit.tokenizers.tokens import Tokenizer

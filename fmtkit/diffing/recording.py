@@ -15,7 +15,7 @@ from fmtkit.core.errors import DependencyError, OptionError, SourceError
 from fmtkit.core.escaping import one_line
 from fmtkit.diffing import environments, recorder
 from fmtkit.diffing.trainer import Request, Trainer
-from fmtkit.inspection.masked import TokenRow, given
+from fmtkit.masks.masked import TokenRow, given
 from fmtkit.tokenizers.tokens import Tokenizer
 
 _LAST = 300

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.sequences import Sequences, Sides
-from fmtkit.inspection.masked import TokenRow, digest_of
+from fmtkit.masks.masked import TokenRow, digest_of
 from fmtkit.tokenizers.tokens import Tokenizer
 
 RULES: Mapping[str, str] = {

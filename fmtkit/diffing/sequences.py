@@ -8,7 +8,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.diffing.contents import differences, spacing
 from fmtkit.diffing.parts import Part, Spelling, parts_by_turns, parts_like, parts_of
 from fmtkit.diffing.texts import ROLES, json_rule, short, squeezed, thinking_rule
-from fmtkit.inspection.masked import Masked
+from fmtkit.masks.masked import Masked
 from fmtkit.tokenizers.tokens import Tokenizer
 
 _MATCHED = 2_000

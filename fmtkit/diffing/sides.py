@@ -12,12 +12,12 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.distributions import version_of
 from fmtkit.core.errors import OptionError
 from fmtkit.diffing import environments, own_rows, prepared, recording
-from fmtkit.diffing.diff_options import DiffOptions
 from fmtkit.diffing.prepared import Form
 from fmtkit.diffing.recorder import PACKAGES
 from fmtkit.diffing.result import Side
 from fmtkit.diffing.spool import Spool
 from fmtkit.diffing.trainer import Asked, Trainer
+from fmtkit.options.diff_options import DiffOptions
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.training.config import yaml_file
 from fmtkit.training.data.prerendered import settled

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fmtkit.inspection.masked import Masked, TokenRow, digest_of, given, id_digest
-from fmtkit.inspection.origins import Origins
+from fmtkit.masks.masked import Masked, TokenRow, digest_of, given, id_digest
+from fmtkit.masks.origins import Origins
 
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]

@@ -1,1 +1,1 @@
-"""Lookup by name: source formats and targets, the schemas of their rows, and shipped files."""
+"""Lookup by name: source formats and their options, targets, the schemas of rows, and shipped files."""

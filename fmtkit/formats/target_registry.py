@@ -3,7 +3,7 @@
 A target is the reverse of a converter: its one parameter is the canonical table that it takes, and it
 returns the columns of the written rows. Several functions may share a name; the table decides which is
 called. A target declares which fields of a conversation it can write; the others are dropped only if
-`--allow-loss` names them, and are counted (`fmtkit.converting.target_stage`).
+`--allow-loss` names them, and are counted (`fmtkit.stages.target_stage`).
 """
 
 import importlib

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from fmtkit.converting.type_options import is_true
-from fmtkit.converting.typenames import TypeName
 from fmtkit.core import runner
 from fmtkit.core.errors import OptionError, TokenizerError
 from fmtkit.core.tables import STEP_SEPARATOR, UNRENDERED
 from fmtkit.counting.anchors import read_rule
-from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masking import Masking
+from fmtkit.formats.type_options import is_true
+from fmtkit.formats.typenames import TypeName
+from fmtkit.masks.masking import Masking
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.converting.control_tokens import written_by
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.runner import TextEnds
 from fmtkit.core.tables import has_images
@@ -24,19 +23,20 @@ from fmtkit.counting.lengths import RowLengths, Tally, count_lists
 from fmtkit.counting.row_ends import RowEnds, StepEnds
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.counting.visual_counts import VisualCounter, with_images
+from fmtkit.findings.box_columns import Objects
+from fmtkit.findings.cutting import CuttingTally
+from fmtkit.findings.dialog_shapes import DialogShapes, dialog_names
+from fmtkit.findings.findings import EXAMPLES, Findings
+from fmtkit.findings.fingerprints import hash_columns
+from fmtkit.findings.image_tally import ImageTally
+from fmtkit.findings.reply_checks import ReplyChecks
+from fmtkit.findings.source_columns import ColumnCounts
+from fmtkit.findings.written_rows import Written, write
 from fmtkit.inspection.anchor_counts import AnchorTally, place_anchors
-from fmtkit.inspection.box_columns import Objects
-from fmtkit.inspection.cutting import CuttingTally
-from fmtkit.inspection.dialog_shapes import DialogShapes, dialog_names
-from fmtkit.inspection.findings import EXAMPLES, Findings
-from fmtkit.inspection.fingerprints import hash_columns
-from fmtkit.inspection.image_tally import ImageTally
-from fmtkit.inspection.masking import USUAL, Masking
-from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.row_observer import Counted, Observed, RowObserver
-from fmtkit.inspection.source_columns import ColumnCounts
-from fmtkit.inspection.written_rows import Written, write
+from fmtkit.masks.masking import USUAL, Masking
 from fmtkit.rendering.chat import ChatTemplate
+from fmtkit.stages.control_tokens import written_by
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Ints = npt.NDArray[np.int64]

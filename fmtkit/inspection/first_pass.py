@@ -14,27 +14,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.converting import pipeline
-from fmtkit.converting.engine_choice import engine_of
-from fmtkit.converting.engines import Inline
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.pipeline import Piece, Progress
-from fmtkit.converting.preparation import Job
-from fmtkit.converting.progress_bar import Watch
-from fmtkit.converting.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
-from fmtkit.converting.tasks import Task, tasks_of
 from fmtkit.core.codes import Reject
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import carried
 from fmtkit.counting.lengths import CharacterCounter, Counter
 from fmtkit.counting.token_counts import TokenCounter
-from fmtkit.inspection.box_columns import Objects, read_objects
+from fmtkit.findings.box_columns import Objects, read_objects
+from fmtkit.findings.score_columns import read_scores
 from fmtkit.inspection.collector import RowStatistics, Viewer
 from fmtkit.inspection.row_fetch import HELD_ROWS, BlockStart, RowFetch
-from fmtkit.inspection.score_columns import read_scores
 from fmtkit.inspection.survey_making import BadRows
+from fmtkit.running import pipeline
+from fmtkit.running.ledger import Ledger
+from fmtkit.running.pipeline import Piece, Progress
+from fmtkit.running.preparation import Job
+from fmtkit.running.progress_bar import Watch
+from fmtkit.running.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
 from fmtkit.sources.blocks import Block
+from fmtkit.work.engine_choice import engine_of
+from fmtkit.work.engines import Inline
+from fmtkit.work.tasks import Task, tasks_of
 
 FINDINGS = {
     "no_preference": "chosen_equals_rejected",

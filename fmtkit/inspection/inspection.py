@@ -9,19 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fmtkit.converting import certainty, detection
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.engines import session
-from fmtkit.converting.progress_bar import Watch
-from fmtkit.converting.rendered_texts import rendered_as
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.secret_keys import beginning
-from fmtkit.inspection import rendered_text
+from fmtkit.detection import certainty, detection
+from fmtkit.detection.rendered_texts import rendered_as
+from fmtkit.findings import rendered_text
+from fmtkit.findings.findings import Finding
 from fmtkit.inspection.collector import RowStatistics
-from fmtkit.inspection.findings import Finding
 from fmtkit.inspection.first_pass import look_at_rows
-from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.reading import Opened, open_sources, reading_of, split_of
 from fmtkit.inspection.row_fetch import RowFetch
 from fmtkit.inspection.row_observer import RowObserver
@@ -36,6 +31,11 @@ from fmtkit.inspection.survey_making import (
 )
 from fmtkit.inspection.survey_record import FindingSummary, SourceSummary, Survey
 from fmtkit.inspection.type_guesses import Guess, command_as, common
+from fmtkit.masks.masking import Masking
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.progress_bar import Watch
+from fmtkit.work.engines import session
 
 FIRST_ROWS = 3
 """Rows of the source that a survey shows as they are."""

@@ -6,32 +6,33 @@ from dataclasses import replace
 from typing import Any
 
 from fmtkit.columns.documents import Untokenized
-from fmtkit.converting import detection, preparation, typenames
-from fmtkit.converting.conversions import open_named
-from fmtkit.converting.convert_options import RowOptions
-from fmtkit.converting.fits import Fit
-from fmtkit.converting.ignoring import selected, without
-from fmtkit.converting.preparation import Job
-from fmtkit.converting.suggestions import methods_for
-from fmtkit.converting.task_work import check_places
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ColumnMismatchError, OptionError, TokenizerError
 from fmtkit.core.tables import carried
 from fmtkit.counting.visual_counts import visual_counter
-from fmtkit.formats import registry
+from fmtkit.detection import detection
+from fmtkit.detection.fits import Fit
+from fmtkit.detection.suggestions import methods_for
+from fmtkit.findings.box_columns import has_boxes
+from fmtkit.findings.cutting import LADDER
+from fmtkit.findings.reply_checks import ReplyChecks
+from fmtkit.findings.score_columns import score_names
+from fmtkit.formats import registry, typenames
 from fmtkit.inspection.as_trained import masking_of, template_of
-from fmtkit.inspection.box_columns import has_boxes
 from fmtkit.inspection.collector import Viewer
-from fmtkit.inspection.cutting import LADDER
 from fmtkit.inspection.first_pass import BlockViewer
-from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.masking import Masking
-from fmtkit.inspection.reply_checks import ReplyChecks
 from fmtkit.inspection.row_observer import RowObserver
-from fmtkit.inspection.score_columns import score_names
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.inspection.type_guesses import Guess, of_fits
+from fmtkit.masks.masking import Masking
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.reading.ignoring import selected, without
 from fmtkit.rendering.row_templates import RowTemplate
+from fmtkit.running import preparation
+from fmtkit.running.conversions import open_named
+from fmtkit.running.preparation import Job
+from fmtkit.running.task_work import check_places
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.source import Source
 from fmtkit.tokenizers import tokens

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.converting import pipeline
-from fmtkit.converting.engine_choice import engine_of
-from fmtkit.converting.engines import Inline
-from fmtkit.converting.preparation import Job
-from fmtkit.converting.task_work import named
-from fmtkit.converting.tasks import PART_SHIFT, Task, can_travel
 from fmtkit.core.codes import Reject
 from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.shown_rows import Place
+from fmtkit.running import pipeline
+from fmtkit.running.preparation import Job
+from fmtkit.running.task_work import named
 from fmtkit.sources.parts import blocks_of_part, parts_of
+from fmtkit.work.engine_choice import engine_of
+from fmtkit.work.engines import Inline
+from fmtkit.work.tasks import PART_SHIFT, Task, can_travel
 
 SAMPLE_BLOCKS = 16
 """Blocks of which a sample is taken: each has to be converted again."""

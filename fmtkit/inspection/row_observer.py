@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.counting.id_hashes import Hashes
-from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.written_rows import Written
+from fmtkit.findings.written_rows import Written
+from fmtkit.masks.masked import Masked
 
 Ints = npt.NDArray[np.int64]
 

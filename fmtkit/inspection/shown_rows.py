@@ -14,12 +14,12 @@ from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SAYING, SPOKEN
 from fmtkit.core.secret_keys import beginning, hidden, secrets_in, spans_of
 from fmtkit.core.tables import written_name
-from fmtkit.inspection.masked import Masked
-from fmtkit.inspection.masking import USUAL, Masking
-from fmtkit.inspection.masks import mask_row
-from fmtkit.inspection.origins import KINDS
 from fmtkit.inspection.shown_images import BARE, ShownImage, bare, labels_of, shown_in
-from fmtkit.inspection.token_origins import with_origins
+from fmtkit.masks.masked import Masked
+from fmtkit.masks.masking import USUAL, Masking
+from fmtkit.masks.masks import mask_row
+from fmtkit.masks.origins import KINDS
+from fmtkit.masks.token_origins import with_origins
 from fmtkit.rendering.content_parts import shown_in_parts
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers.tokens import Tokenizer

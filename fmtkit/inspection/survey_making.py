@@ -7,30 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from fmtkit.converting.engine_choice import engine_of
-from fmtkit.converting.ledger import Ledger
-from fmtkit.converting.no_type_advice import unfitting, unread
-from fmtkit.converting.task_work import named
-from fmtkit.converting.tasks import Task, blocks_of, can_travel, tasks_of
-from fmtkit.converting.unread_columns import TURNS, OpenKeys
 from fmtkit.core.codes import Reject
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.distributions import own_version
 from fmtkit.core.secret_keys import AHEAD, beginning, hidden, secrets_in
 from fmtkit.counting.lengths import Lengths, Tally, summarize, summarize_all
-from fmtkit.inspection.advice import ADVICE, SEVERITIES
+from fmtkit.detection.no_type_advice import unfitting, unread
+from fmtkit.detection.unread_columns import TURNS, OpenKeys
+from fmtkit.findings.advice import ADVICE, SEVERITIES
+from fmtkit.findings.cutting import EXAMPLES, Cutting
+from fmtkit.findings.findings import Finding
+from fmtkit.findings.mask_summary import MaskTally
+from fmtkit.findings.source_columns import ColumnCounts, texts_of
 from fmtkit.inspection.collector import RowStatistics, Viewer
-from fmtkit.inspection.cutting import EXAMPLES, Cutting
-from fmtkit.inspection.findings import Finding
-from fmtkit.inspection.inspect_options import InspectOptions
-from fmtkit.inspection.mask_summary import MaskTally
-from fmtkit.inspection.masked import Masked
 from fmtkit.inspection.row_fetch import Fetched, RowFetch
 from fmtkit.inspection.shown_rows import Place, RowViewer, ShownRow, without_secrets
-from fmtkit.inspection.source_columns import ColumnCounts, texts_of
 from fmtkit.inspection.survey_record import BadRow, FindingSummary, SourceSummary, Survey
+from fmtkit.masks.masked import Masked
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.ledger import Ledger
+from fmtkit.running.task_work import named
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.source import Source
+from fmtkit.work.engine_choice import engine_of
+from fmtkit.work.tasks import Task, blocks_of, can_travel, tasks_of
 
 MASK_ROWS = 200
 """Rows whose loss masks are counted."""

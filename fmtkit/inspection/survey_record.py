@@ -8,8 +8,6 @@ from dataclasses import field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from fmtkit.converting.other_commands import Reading
-from fmtkit.converting.unread_columns import OpenColumn, in_words
 from fmtkit.core import notebook_html
 from fmtkit.core.codes import found_among
 from fmtkit.core.data_classes import dataclass
@@ -17,15 +15,17 @@ from fmtkit.core.escaping import counted, one_line
 from fmtkit.core.secret_keys import hidden
 from fmtkit.core.text_parts import INDENT, LEFT, Columns, Line, Part, written
 from fmtkit.counting.lengths import Lengths
+from fmtkit.detection.other_commands import Reading
+from fmtkit.detection.unread_columns import OpenColumn, in_words
+from fmtkit.findings.cutting import Cutting
+from fmtkit.findings.image_tally import ImageSummary
+from fmtkit.findings.mask_summary import MaskSummary
+from fmtkit.findings.source_columns import ColumnSummary
+from fmtkit.findings.verdicts import Verdict, judge
 from fmtkit.formats.table_schemas import DRAFT
 from fmtkit.inspection.anchor_counts import AnchorSummary
-from fmtkit.inspection.cutting import Cutting
-from fmtkit.inspection.image_tally import ImageSummary
-from fmtkit.inspection.mask_summary import MaskSummary
 from fmtkit.inspection.shown_rows import Place, ShownRow
-from fmtkit.inspection.source_columns import ColumnSummary
 from fmtkit.inspection.type_guesses import Guess
-from fmtkit.inspection.verdicts import Verdict, judge
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FindingSummary:
 
     code: str
     severity: str
-    """error, warning or note; `fmtkit.inspection.advice` says what they mean."""
+    """error, warning or note; `fmtkit.findings.advice` says what they mean."""
     count: int
     share: float
     places: tuple[Place, ...]

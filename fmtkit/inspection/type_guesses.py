@@ -1,17 +1,17 @@
-"""Which types the rows of a source fit, best first, as `fmtkit.converting.detection` ranks them."""
+"""Which types the rows of a source fit, best first, as `fmtkit.detection.detection` ranks them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fmtkit.converting import certainty, detection
-from fmtkit.converting import fits as fitting
-from fmtkit.converting.convert_options import SourceOptions
-from fmtkit.converting.fits import Fit
-from fmtkit.converting.other_commands import Reading, readings
-from fmtkit.converting.suggestions import convert_command
-from fmtkit.converting.unread_columns import OpenColumn
 from fmtkit.core.data_classes import dataclass
+from fmtkit.detection import certainty, detection
+from fmtkit.detection import fits as fitting
+from fmtkit.detection.fits import Fit
+from fmtkit.detection.other_commands import Reading, readings
+from fmtkit.detection.suggestions import convert_command
+from fmtkit.detection.unread_columns import OpenColumn
 from fmtkit.formats import registry
+from fmtkit.options.convert_options import SourceOptions
 
 Pairs = tuple[tuple[str, str], ...]
 

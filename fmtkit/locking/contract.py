@@ -8,18 +8,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.credentials import public
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import PATH, PATHS, Options
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection
-from fmtkit.inspection.masking import DEFAULT_RULES, USUAL
 from fmtkit.inspection.shown_rows import RowViewer
 from fmtkit.locking.lock_file import lines_of
 from fmtkit.locking.places import Places
 from fmtkit.locking.row_digests import Digests, RowDigests, digest_of_all, groups_of, sum_of
+from fmtkit.masks.masking import DEFAULT_RULES, USUAL
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from fmtkit.converting.ledger import TERMS
 from fmtkit.core import atomic
 from fmtkit.core.codes import REASONS, WARNINGS
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, OutputExistsError, UnknownNameError
-from fmtkit.inspection.advice import ADVICE
+from fmtkit.findings.advice import ADVICE
+from fmtkit.running.ledger import TERMS
 
 FORMAT = 2
 """The version of the format; another one is refused."""

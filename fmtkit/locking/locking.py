@@ -5,11 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.progress_bar import Watch
 from fmtkit.core.credentials import public
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import run
 from fmtkit.locking import lock_file, row_files
 from fmtkit.locking.changes import CHANGE, NOTE, OVER, Change, changes_of
@@ -23,6 +21,8 @@ from fmtkit.locking.contract import (
 from fmtkit.locking.lock_file import Lock
 from fmtkit.locking.places import Places
 from fmtkit.locking.row_digests import RowDigester
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.progress_bar import Watch
 
 
 @dataclass(frozen=True)

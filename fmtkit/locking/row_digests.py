@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from fmtkit.core import buffers
 from fmtkit.core.data_classes import dataclass
-from fmtkit.inspection.fingerprints import MIX
-from fmtkit.inspection.masked import Masked, digest_of
+from fmtkit.findings.fingerprints import MIX
+from fmtkit.findings.written_rows import Written
 from fmtkit.inspection.row_observer import Counted
-from fmtkit.inspection.written_rows import Written
+from fmtkit.masks.masked import Masked, digest_of
 
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]

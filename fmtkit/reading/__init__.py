@@ -1,1 +1,1 @@
-"""The native kernel that reads JSON lines, and how it comes into a process."""
+"""From the bytes of a source to the frame that a converter sees: the native kernel, binding, kept columns."""

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fmtkit.converting.progress_bar import may_be_terminal
-from fmtkit.converting.report_text import finding_line, findings_parts, report_parts
 from fmtkit.core.secret_keys import hidden
 from fmtkit.core.text_parts import Line, Part, written
+from fmtkit.running.progress_bar import may_be_terminal
+from fmtkit.running.report_text import finding_line, findings_parts, report_parts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from fmtkit.converting.run_report import Report
-    from fmtkit.converting.validation import Findings
+    from fmtkit.running.run_report import Report
+    from fmtkit.running.validation import Findings
 
 
 UNBOUNDED = 100_000

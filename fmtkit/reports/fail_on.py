@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from fmtkit.core.codes import REASONS, WARNINGS
 from fmtkit.core.errors import OptionError, UnknownNameError
+from fmtkit.findings.advice import ADVICE
 from fmtkit.formats import registry
-from fmtkit.inspection.advice import ADVICE
 from fmtkit.reports import console
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE
 from fmtkit.core.secret_keys import beginning
-from fmtkit.inspection.origins import KINDS
 from fmtkit.inspection.shown_images import bare
 from fmtkit.inspection.shown_rows import ShownRow, ShownSide
+from fmtkit.masks.origins import KINDS
 from fmtkit.reports.thumbnails import DataUri
 
 TEXT_SHOWN = 40_000

@@ -1,6 +1,6 @@
 /* A row as pages show it: its line in a list, and its texts with the tokens that are trained. */
 const ENTRY = { ROW: 0, SOURCE: 1, SOURCE_ROW: 2, LINE: 3, TITLE: 4, CODES: 5, SIZES: 6 };
-/* In the order of fmtkit.inspection.origins.KINDS; what is said of each is what the legend has. */
+/* In the order of fmtkit.masks.origins.KINDS; what is said of each is what the legend has. */
 const KINDS = ["content", "reasoning", "tool_call", "end", "header", "generation_prompt", "pad_image", "tools", "template"];
 const KIND_WORDS = {
   content: "content", reasoning: "reasoning", tool_call: "tool call", end: "end of turn", header: "beginning of a turn",

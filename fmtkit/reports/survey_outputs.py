@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.progress_bar import progress
 from fmtkit.core.errors import OptionError
 from fmtkit.core.escaping import one_line
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
 from fmtkit.inspection.survey_record import Survey
+from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.reports import console as terminal
 from fmtkit.reports import html as html_page
 from fmtkit.reports import plot as plot_file
 from fmtkit.reports.fail_on import check_codes, print_found
 from fmtkit.reports.terminal import print_survey
+from fmtkit.running.progress_bar import progress
 
 
 def show(

@@ -15,10 +15,10 @@ from rich.text import Text
 from fmtkit.core.codes import REASONS
 from fmtkit.core.escaping import counted, one_line
 from fmtkit.counting.lengths import Lengths
-from fmtkit.inspection.cutting import Cutting
-from fmtkit.inspection.mask_summary import MaskSummary
+from fmtkit.findings.cutting import Cutting
+from fmtkit.findings.mask_summary import MaskSummary
+from fmtkit.findings.source_columns import ColumnSummary
 from fmtkit.inspection.shown_rows import Place, ShownRow, ShownSide
-from fmtkit.inspection.source_columns import ColumnSummary
 from fmtkit.inspection.survey_record import BadRow, FindingSummary, Survey
 from fmtkit.inspection.type_guesses import Guess
 from fmtkit.reports.histograms import bars, sparkline

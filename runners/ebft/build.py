@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from fmtkit.training.building.build import Parts, load_class, load_model, trainer_inputs
+from fmtkit.training.online.build import watched
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.online.build import watched
 
 from ..grpo_features.build import online_inputs
 from .attention_support import choose_attention, set_attention

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError
-from fmtkit.training.rl.online.group_rule import check_whole_groups
+from fmtkit.training.online.group_rule import check_whole_groups
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, capped
 
 from ..grpo_features.trainer import FmtkitGRPOTrainer

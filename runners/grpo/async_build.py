@@ -6,10 +6,10 @@ from typing import Any
 
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
+from fmtkit.training.online.rewards import entries
+from fmtkit.training.online.rewards.loading import made
+from fmtkit.training.online.rollouts.loading import rollout_objects
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.rewards import entries
-from fmtkit.training.rl.rewards.loading import made
-from fmtkit.training.rl.rollouts.loading import rollout_objects
 
 
 def build_async(job: Job, parts: Parts) -> Any:

@@ -1,6 +1,6 @@
 """What fmtkit's GRPO and RLOO trainers can do beyond TRL's: replay, re-rolling, dynamic sampling.
 
-`trainer.FmtkitGRPOTrainer` extends `fmtkit.training.rl.rollouts.trainer.RolloutTrainer` (how answers are
+`trainer.FmtkitGRPOTrainer` extends `fmtkit.training.online.rollouts.trainer.RolloutTrainer` (how answers are
 made) and takes its rewards from `Rewards`; EBFT's structured trainer extends it. Each feature is a part that
 knows no trainer, or only the attributes that it names:
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from fmtkit.core.section import read
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
-from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.online.build import (
+from fmtkit.training.online.build import (
     environment_of,
     guarded_objects,
     objects_of,
@@ -16,6 +15,7 @@ from fmtkit.training.rl.online.build import (
     watched,
     with_server,
 )
+from fmtkit.training.planning.job import Job
 from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
 
 from .settings import GrpoSettings

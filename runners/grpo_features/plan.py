@@ -10,11 +10,11 @@ from fmtkit.core.section import read
 from fmtkit.training.config.config import Config
 from fmtkit.training.config.problems import Problem
 from fmtkit.training.config.user_objects import places_of
+from fmtkit.training.online.conversations import naming
+from fmtkit.training.online.rewards import entries
 from fmtkit.training.planning.check import Run, check_config, check_run
 from fmtkit.training.planning.images import has_images
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.rewards import entries
 
 from .settings import GrpoSettings
 

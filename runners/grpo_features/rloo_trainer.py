@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 from trl.trainer.rloo_trainer import RLOOTrainer
 
-from fmtkit.training.rl.failed_samples import FailedSamples
-from fmtkit.training.rl.rewards import Rewards
+from fmtkit.training.online.failed_samples import FailedSamples
+from fmtkit.training.online.rewards import Rewards
 
 from .dynamic_sampling import RLOO_MADE, DynamicSampling
 from .settings import GrpoSettings

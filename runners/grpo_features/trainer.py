@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fmtkit.training.rl.failed_samples import FailedSamples
-from fmtkit.training.rl.online.group_rule import check_whole_groups
-from fmtkit.training.rl.rewards import Rewards
-from fmtkit.training.rl.rollouts.trainer import RolloutTrainer
+from fmtkit.training.online.failed_samples import FailedSamples
+from fmtkit.training.online.group_rule import check_whole_groups
+from fmtkit.training.online.rewards import Rewards
+from fmtkit.training.online.rollouts.trainer import RolloutTrainer
 
 from . import zero_advantage
 from .dynamic_sampling import DynamicSampling

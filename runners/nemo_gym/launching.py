@@ -11,7 +11,7 @@ from pathlib import Path
 from fmtkit.core import http_client
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.building import interrupts
-from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
+from fmtkit.training.online.conversations.own_process import interrupt, started, stop, tail
 
 from . import head
 from .head import AGENTS, Directory

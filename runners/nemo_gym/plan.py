@@ -10,9 +10,9 @@ from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.runner import Runner, methods
 from fmtkit.core.section import Provided
 from fmtkit.training.config.config import Config, Entry
+from fmtkit.training.online.conversations import naming
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import Arguments
-from fmtkit.training.rl.dialogs import naming
 from fmtkit.training.vllm import serve
 
 from .section import REWARDS

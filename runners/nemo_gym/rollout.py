@@ -12,7 +12,8 @@ from typing import Any
 
 from fmtkit.core import http_client
 from fmtkit.core.http_client import CallError
-from fmtkit.training.rl.dialogs.dialog import (
+from fmtkit.training.online.conversations.failures import Tried, tried
+from fmtkit.training.online.conversations.tokenized_conversation import (
     MASKED,
     MISMATCH,
     NOTHING,
@@ -20,9 +21,8 @@ from fmtkit.training.rl.dialogs.dialog import (
     Dialog,
     columns,
 )
-from fmtkit.training.rl.dialogs.failures import Tried, tried
-from fmtkit.training.rl.failed_samples import Timings
-from fmtkit.training.rl.rewards.calls import shown
+from fmtkit.training.online.failed_samples import Timings
+from fmtkit.training.online.rewards.calls import shown
 
 from .bodies import row_of, run_body
 from .settings import KIND, NO_TOKENS, GymSettings

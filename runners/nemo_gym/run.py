@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fmtkit.core.errors import OptionError
+from fmtkit.training.online.conversations.environment import ExternalEnvironment
 from fmtkit.training.planning import job
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
 from fmtkit.training.vllm.server import address, asks_server
 
 from . import launching, session

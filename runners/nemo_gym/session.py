@@ -7,9 +7,9 @@ from typing import Any
 from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import GYM_COLUMNS
+from fmtkit.training.online.conversations.environment import EnvReward, ExternalEnvironment
+from fmtkit.training.online.rewards import read_options
 from fmtkit.training.planning.job import Job, Source
-from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
-from fmtkit.training.rl.rewards import read_options
 from fmtkit.training.vllm import rollout_settings as rollouts
 
 from . import head

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fmtkit.core.errors import OptionError
 from fmtkit.core.section import read, texts
-from fmtkit.training.rl.dialogs.naming import POLICY
+from fmtkit.training.online.conversations.naming import POLICY
 
 VERIFY = "nemo_gym_verify"
 """The reward of single answers."""

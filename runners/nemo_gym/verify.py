@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fmtkit.core import http_client
-from fmtkit.training.rl.dialogs.dialog import LEFT_OUT
-from fmtkit.training.rl.dialogs.failures import Tried, stop_if_none_answered, tried
-from fmtkit.training.rl.failed_samples import Failures
-from fmtkit.training.rl.rewards.calls import shown
+from fmtkit.training.online.conversations.failures import Tried, stop_if_none_answered, tried
+from fmtkit.training.online.conversations.tokenized_conversation import LEFT_OUT
+from fmtkit.training.online.failed_samples import Failures
+from fmtkit.training.online.rewards.calls import shown
 
 from .bodies import row_of, seed_body, verify_body
 from .settings import ADVICE, KIND, VERIFY, GymSettings

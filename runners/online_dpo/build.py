@@ -4,8 +4,7 @@ from functools import partial
 from typing import Any
 
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
-from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.online.build import (
+from fmtkit.training.online.build import (
     environment_of,
     objects_of,
     rewards_for,
@@ -13,6 +12,7 @@ from fmtkit.training.rl.online.build import (
     watched,
     with_server,
 )
+from fmtkit.training.planning.job import Job
 
 
 def build_online_dpo(job: Job, parts: Parts) -> Any:

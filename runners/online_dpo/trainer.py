@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from trl.experimental.online_dpo import OnlineDPOTrainer
 
-from fmtkit.training.rl.failed_samples import FailedSamples
-from fmtkit.training.rl.rewards import Rewards
-from fmtkit.training.rl.rewards.verdicts import Value
+from fmtkit.training.online.failed_samples import FailedSamples
+from fmtkit.training.online.rewards import Rewards
+from fmtkit.training.online.rewards.verdicts import Value
 
 
 class FmtkitOnlineDPOTrainer(OnlineDPOTrainer):

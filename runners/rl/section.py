@@ -5,5 +5,5 @@ from fmtkit.core.section import Section
 SECTION = Section(
     name="rl",
     about="fmtkit's own online methods",
-    modules=("fmtkit.training.rl.online.plan", "fmtkit.training.rl.online.checks"),
+    modules=("fmtkit.training.online.plan", "fmtkit.training.online.checks"),
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fmtkit.training.rl.dialogs.dialog import CUT, MISMATCH, Dialog
+from fmtkit.training.online.conversations.tokenized_conversation import CUT, MISMATCH, Dialog
 
 Sampled = tuple[list[int], list[float] | None]
 Sample = Callable[[list[int], int], Sampled]

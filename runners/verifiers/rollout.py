@@ -11,15 +11,20 @@ from typing import Any
 from fmtkit.core import http_client
 from fmtkit.core.errors import OptionError
 from fmtkit.core.section import read
+from fmtkit.training.online.conversations.environment import EnvReward, ExternalEnvironment
+from fmtkit.training.online.conversations.failures import Tried, tried
+from fmtkit.training.online.conversations.naming import POLICY
+from fmtkit.training.online.conversations.tokenized_conversation import (
+    NOTHING,
+    PER_HOST,
+    Dialog,
+    columns,
+)
+from fmtkit.training.online.failed_samples import Timings
+from fmtkit.training.online.rewards import read_options
+from fmtkit.training.online.rewards.calls import shown
+from fmtkit.training.online.rollouts.contract import RolloutError
 from fmtkit.training.planning.job import Job
-from fmtkit.training.rl.dialogs.dialog import NOTHING, PER_HOST, Dialog, columns
-from fmtkit.training.rl.dialogs.environment import EnvReward, ExternalEnvironment
-from fmtkit.training.rl.dialogs.failures import Tried, tried
-from fmtkit.training.rl.dialogs.naming import POLICY
-from fmtkit.training.rl.failed_samples import Timings
-from fmtkit.training.rl.rewards import read_options
-from fmtkit.training.rl.rewards.calls import shown
-from fmtkit.training.rl.rollouts.contract import RolloutError
 from fmtkit.training.vllm import rollout_settings as rollouts
 from fmtkit.training.vllm.server import asks_server
 

@@ -12,10 +12,10 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building import interrupts
 from fmtkit.training.config.user_objects import places_of
+from fmtkit.training.online.conversations.environment import ExternalEnvironment
+from fmtkit.training.online.conversations.own_process import interrupt, started, stop, tail
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.rl.dialogs.environment import ExternalEnvironment
-from fmtkit.training.rl.dialogs.own_process import interrupt, started, stop, tail
 
 from .plan import settings_of
 from .settings import ADDRESS, LOG, ROWS, VerifiersSettings

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmtkit.inspection.masked import encoded
-from fmtkit.inspection.origins import CONTENT, END, REASONING, TOOL_CALL
-from fmtkit.inspection.token_origins import origins_of
+from fmtkit.masks.masked import encoded
+from fmtkit.masks.origins import CONTENT, END, REASONING, TOOL_CALL
+from fmtkit.masks.token_origins import origins_of
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.tokenizers import tokens

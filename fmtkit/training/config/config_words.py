@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core.errors import FmtkitError
 from fmtkit.core.options import flag_of
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.config.config import Config
 
 

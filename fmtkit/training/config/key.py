@@ -9,11 +9,11 @@ from typing import cast
 
 from jsonschema import Draft202012Validator
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner, section
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.options import Option
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.config.yaml_file import parsed
 
 DESTINATIONS = {

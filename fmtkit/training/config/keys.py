@@ -17,12 +17,12 @@ from importlib.resources import files
 from json import loads
 from typing import cast
 
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import runner as runners
 from fmtkit.core import section
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.runner import Runner
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.training.config import (
     keys_axolotl,
     keys_data,

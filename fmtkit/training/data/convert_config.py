@@ -5,7 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.conversions import (
+from fmtkit.core.errors import OptionError
+from fmtkit.formats import registry
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.reports.fail_on import check_codes
+from fmtkit.running.conversions import (
     as_begun,
     convert_to,
     open_named,
@@ -14,14 +18,9 @@ from fmtkit.converting.conversions import (
     with_split,
     write_jobs,
 )
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.engines import session
-from fmtkit.converting.preparation import prepare
-from fmtkit.converting.progress_bar import Watch
-from fmtkit.converting.run_report import Report
-from fmtkit.core.errors import OptionError
-from fmtkit.formats import registry
-from fmtkit.reports.fail_on import check_codes
+from fmtkit.running.preparation import prepare
+from fmtkit.running.progress_bar import Watch
+from fmtkit.running.run_report import Report
 from fmtkit.training.config import config_words
 from fmtkit.training.data.datasets import options_of, shared_splits, specs_of
 from fmtkit.training.data.prerendered import settled
@@ -29,6 +28,7 @@ from fmtkit.training.planning.chat_templates import TOKENIZER_DEFAULT, template_
 from fmtkit.training.planning.plan import plan
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan
+from fmtkit.work.engines import session
 from fmtkit.writing.outputs import Destination, destination, hub_folder
 
 _IN_THE_TRAINER = ("fraction", "mixture_share", "weight", "max_samples")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.run_report import Report
 from fmtkit.core.errors import NothingWrittenError
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.running.run_report import Report
 
 
 def convert_first(

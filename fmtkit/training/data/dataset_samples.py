@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.conversions import RowStream, open_named
-from fmtkit.converting.convert_options import ConvertOptions
 from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, TokenizerError
 from fmtkit.core.escaping import one_line
 from fmtkit.core.tables import written
+from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.rendering.content_parts import NO_IMAGES
+from fmtkit.running.conversions import RowStream, open_named
 from fmtkit.sources.picked import Picked
 from fmtkit.training.config.slices import Slice
 from fmtkit.training.data import datasets

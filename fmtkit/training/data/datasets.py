@@ -14,10 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmtkit.converting.bound_column import Row
-from fmtkit.converting.convert_options import ConvertOptions
-from fmtkit.converting.progress_bar import Watch
-from fmtkit.converting.user_functions import find_function
 from fmtkit.core import atomic, hub_access
 from fmtkit.core.credentials import public
 from fmtkit.core.data_classes import dataclass
@@ -25,6 +21,10 @@ from fmtkit.core.errors import NothingWrittenError, OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import TABLES
 from fmtkit.formats import registry
+from fmtkit.options.convert_options import ConvertOptions
+from fmtkit.reading.bound_column import Row
+from fmtkit.rows.user_functions import find_function
+from fmtkit.running.progress_bar import Watch
 from fmtkit.sources.paths import local_files
 from fmtkit.sources.picked import Picked
 from fmtkit.sources.splits import check_file
@@ -46,7 +46,7 @@ from fmtkit.training.planning.types import DatasetPlan
 from fmtkit.writing.journal import VERSION
 
 if TYPE_CHECKING:
-    from fmtkit.converting.splitting import Split
+    from fmtkit.writing.splitting import Split
 
 KEY_SUFFIX = ".key.json"
 _DERIVED = frozenset(
@@ -170,8 +170,8 @@ def shared_splits(
 
     Raises OptionError where no row would be left to train on.
     """
-    from fmtkit.converting import preparation
-    from fmtkit.converting.conversions import open_named, splits_of
+    from fmtkit.running import preparation
+    from fmtkit.running.conversions import open_named, splits_of
 
     splits: list[Split | None] = [None] * len(specs)
     split = [i for i, one in enumerate(options) if one.val_size is not None]
@@ -215,7 +215,7 @@ def _one(plan: Plan, entry: _Entry, *, rebuild: bool, watching: Watching) -> Con
 
 
 def _convert(entry: _Entry, watching: Watching) -> None:
-    from fmtkit.converting.conversions import convert_to
+    from fmtkit.running.conversions import convert_to
 
     options = replace(entry.options, overwrite=True)
     with watching(f"converting {entry.dataset.source}") as watch:
@@ -288,8 +288,8 @@ def first_rows(plan: Plan, dataset: DatasetPlan, *, with_hub: bool = False) -> l
     Raises OptionError where a local source has no such split, or `where` is none of its rows; SourceError
     where it cannot be read.
     """
-    from fmtkit.converting.preparation import sample_of
-    from fmtkit.converting.where_filter import keep_where
+    from fmtkit.reading.where_filter import keep_where
+    from fmtkit.running.preparation import sample_of
     from fmtkit.sources.opening import open_sources
 
     selection = plan.slice_of(dataset)

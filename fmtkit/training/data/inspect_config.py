@@ -5,13 +5,13 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fmtkit.converting.progress_bar import Watch
 from fmtkit.core.errors import OptionError
 from fmtkit.counting.anchors import AnchorRule
-from fmtkit.inspection.inspect_options import InspectOptions
 from fmtkit.inspection.inspection import Inspection, run
-from fmtkit.inspection.masking import Masking
 from fmtkit.inspection.row_observer import RowObserver
+from fmtkit.masks.masking import Masking
+from fmtkit.options.inspect_options import InspectOptions
+from fmtkit.running.progress_bar import Watch
 from fmtkit.training.config import config_words
 from fmtkit.training.data.datasets import options_of, specs_of
 from fmtkit.training.data.loss_rules import LossRule

@@ -10,7 +10,7 @@ from fmtkit.tokenizers.turn_rule import AS_MASKED, KEPT, OriginRule
 
 if TYPE_CHECKING:
     # The training processes of most methods start without what masks need.
-    from fmtkit.inspection.masking import Masking
+    from fmtkit.masks.masking import Masking
     from fmtkit.training.planning.job import Job
     from fmtkit.training.planning.run_plan import Plan
 
@@ -67,7 +67,7 @@ class LossRule:
 
     def masking(self, method: str | None = None, max_length: int | None = None) -> Masking:
         """Return the masking of a method's rows."""
-        from fmtkit.inspection.masking import Masking
+        from fmtkit.masks.masking import Masking
 
         return Masking(
             method,

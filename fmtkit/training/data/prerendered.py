@@ -6,12 +6,12 @@ Prerendered text is trained on unchanged; the template renders only the messages
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fmtkit.converting import detection, typenames
-from fmtkit.converting.bound_column import Row
 from fmtkit.core.errors import ColumnMismatchError
 from fmtkit.core.tables import Segments
-from fmtkit.formats import registry
+from fmtkit.detection import detection
+from fmtkit.formats import registry, typenames
 from fmtkit.formats.registry import Converter
+from fmtkit.reading.bound_column import Row
 from fmtkit.training.data import datasets
 from fmtkit.training.planning import chat_templates, dataset_entries, implied_types
 from fmtkit.training.planning.job import WITHOUT

@@ -576,7 +576,7 @@ def _json_columns(schemas: Sequence[Any]) -> list[str]:
 
 
 def _is_json(field: Any) -> bool:
-    from fmtkit.converting.keeping import JSON_FIELD
+    from fmtkit.reading.keeping import JSON_FIELD
 
     (key, value), *_ = JSON_FIELD.items()
     return bool(field.metadata) and field.metadata.get(key) == value

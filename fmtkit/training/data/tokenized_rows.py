@@ -17,7 +17,7 @@ from fmtkit.tokenizers.turn_rule import AS_MASKED, USUAL_TURNS, TurnRule
 
 if TYPE_CHECKING:
     # Methods other than sft render nothing here: their processes start without polars.
-    from fmtkit.inspection.masking import Masking
+    from fmtkit.masks.masking import Masking
     from fmtkit.rendering.chat import ChatTemplate
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.tokenizers.tokens import Tokenizer
@@ -133,7 +133,7 @@ def tokenized(rows: Any, tokenizer: Any, usual: Masking) -> Any:
     A document longer than the masking's `max_length` becomes several rows. Raises TemplateError where the
     replies cannot be found in what the template writes.
     """
-    from fmtkit.inspection.masks import mask_row
+    from fmtkit.masks.masks import mask_row
 
     own = adapted(tokenizer)
     templates = RowTemplates(tokenizer.chat_template, own.special_tokens)
@@ -177,7 +177,7 @@ class RowTemplates:
         return self._made[key]
 
     def _make(self, variables: Mapping[str, Any]) -> RowTemplate | None:
-        from fmtkit.inspection.text_masks import identity
+        from fmtkit.masks.text_masks import identity
         from fmtkit.rendering import template_sources
         from fmtkit.rendering.row_templates import RowTemplate
 
@@ -195,7 +195,7 @@ def masking_of_row(row: Mapping[str, Any], usual: Masking) -> tuple[dict[str, An
 
     A row of text that has the shape of messages is one of text again, unless the method takes only messages.
     """
-    from fmtkit.inspection.text_masks import as_text
+    from fmtkit.masks.text_masks import as_text
 
     if is_text_row(row) and usual.text_ends(table_of(row)):
         return as_text(row), replace(usual, turns=_rule(row))

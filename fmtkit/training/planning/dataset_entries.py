@@ -9,14 +9,13 @@ from pathlib import Path
 
 from fmtkit.columns.documents import Continuation
 from fmtkit.columns.text_formats import PLACEHOLDERS, parse_format
-from fmtkit.converting import type_options, typenames
-from fmtkit.converting.user_functions import find_function
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.message_keys import FLAGS, ROLES, SHAREGPT_ROLES
 from fmtkit.core.runner import Runner
 from fmtkit.core.tables import Stepwise, Tokens, table_for
-from fmtkit.formats import registry
+from fmtkit.formats import registry, type_options, typenames
 from fmtkit.rendering import template_sources
+from fmtkit.rows.user_functions import find_function
 from fmtkit.sources.paths import local_files
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config.config import Config, Entry

@@ -1,7 +1,7 @@
 """The functions by which a section takes part in a plan and a run: what each is given and returns.
 
 `fmtkit.core.runner` has those that read a configuration alone, `building.online_health` and
-`rl.dialogs.environment` those of the training process. Their modules load them by their names.
+`online.conversations.environment` those of the training process. Their modules load them by their names.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from fmtkit.converting import detection
-from fmtkit.converting.bound_column import MEDIA, Row
-from fmtkit.converting.certainty import SURE, certainty
-from fmtkit.converting.fits import Fit
-from fmtkit.converting.suggestions import methods_for
 from fmtkit.core import runner
 from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.core.message_keys import ROLES
 from fmtkit.core.tables import table_for
+from fmtkit.detection import detection
+from fmtkit.detection.certainty import SURE, certainty
+from fmtkit.detection.fits import Fit
+from fmtkit.detection.suggestions import methods_for
 from fmtkit.formats import registry
 from fmtkit.formats.registry import Converter
+from fmtkit.reading.bound_column import MEDIA, Row
 from fmtkit.training.planning import dataset_entries
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.planning.types import DatasetPlan

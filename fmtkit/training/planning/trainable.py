@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fmtkit.converting import splitting
 from fmtkit.core.errors import OptionError
 from fmtkit.tokenizers.turn_rule import TurnRule
 from fmtkit.training.config import config_words
@@ -17,6 +16,7 @@ from fmtkit.training.planning import checks, images
 from fmtkit.training.planning.check import Run, check_run
 from fmtkit.training.planning.dataset_entries import SEED, turn_rule
 from fmtkit.training.planning.types import TEST
+from fmtkit.writing import splitting
 
 if TYPE_CHECKING:
     from fmtkit.training.planning.run_plan import Plan

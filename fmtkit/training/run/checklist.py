@@ -10,6 +10,9 @@ from typing import Any
 
 from fmtkit.core.runner import shipped
 from fmtkit.training.config.problems import Problems
+from fmtkit.training.online import checks as online
+from fmtkit.training.online import tool_templates
+from fmtkit.training.online.rewards import needed_columns
 from fmtkit.training.planning import first_rows, hooks, model_overrides, trainable, weight_names
 from fmtkit.training.planning import plan as planning
 from fmtkit.training.planning.check import (
@@ -23,9 +26,6 @@ from fmtkit.training.planning.check import (
     of_run,
     run_checks,
 )
-from fmtkit.training.rl.online import checks as online
-from fmtkit.training.rl.online import tool_templates
-from fmtkit.training.rl.rewards import needed_columns
 from fmtkit.training.run import resuming, run_folder
 from fmtkit.training.vllm import ready as vllm_ready
 

@@ -18,10 +18,10 @@ from fmtkit.training.data.tokenized_rows import (
     masking_of_row,
     table_of,
 )
+from fmtkit.training.online import samples_page
+from fmtkit.training.online.samples import FILE, Row, SampleTable
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.sampling import KEY, TEMPERATURE, TOKENS, count_of
-from fmtkit.training.rl.online import samples_page
-from fmtkit.training.rl.online.samples import FILE, Row, SampleTable
 from fmtkit.training.trained.answering import answer, ends_of
 
 MOST = 128
@@ -54,7 +54,7 @@ class _Prompt:
 
 def _prompts(work: Job, parts: Parts, count: int) -> Iterator[_Prompt]:
     """Yield prompts of the first rows that have one: all before the first token that is trained on."""
-    from fmtkit.inspection.masks import mask_row
+    from fmtkit.masks.masks import mask_row
 
     tokenizer = parts.tokenizer
     own = adapted(tokenizer)

@@ -17,6 +17,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.options import keywords
 from fmtkit.core.parent_death import environment_of_child
 from fmtkit.core.runner import TRLS_OWN, find
+from fmtkit.options.train_options import TrainOptions
 from fmtkit.training.building import interrupts
 from fmtkit.training.config import config, config_words
 from fmtkit.training.config.config import Config
@@ -41,7 +42,6 @@ from fmtkit.training.planning.check import Run, of_run, run_checks
 from fmtkit.training.planning.job import Job, Source
 from fmtkit.training.planning.run_plan import Plan
 from fmtkit.training.run import checklist, resuming, run_folder, run_lock
-from fmtkit.training.train_options import TrainOptions
 from fmtkit.training.vllm import ready as vllm_ready
 
 _KILLED = frozenset({-signal.SIGKILL, 128 + signal.SIGKILL})

@@ -16,7 +16,7 @@ from fmtkit.core.escaping import counted
 from fmtkit.core.records import read_json
 from fmtkit.core.runner import Runner, find
 from fmtkit.reports import page
-from fmtkit.training.rl.online import samples_page
+from fmtkit.training.online import samples_page
 from fmtkit.training.run import curves
 from fmtkit.training.run.verdict import Curve, Method, Verdict, verdict_of
 

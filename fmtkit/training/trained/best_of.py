@@ -10,9 +10,9 @@ from typing import Any
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
-from fmtkit.training.rl.rewards.call_limits import RewardOptions
-from fmtkit.training.rl.rewards.entries import of_library, read
-from fmtkit.training.rl.rewards.loading import Rewards
+from fmtkit.training.online.rewards.call_limits import RewardOptions
+from fmtkit.training.online.rewards.entries import of_library, read
+from fmtkit.training.online.rewards.loading import Rewards
 
 FLAG = "--reward"
 

@@ -7,21 +7,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from fmtkit.converting.conversions import RowStream
-from fmtkit.converting.convert_options import RowOptions
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.records import read_json
 from fmtkit.core.tables import STEP_SEPARATOR, written
+from fmtkit.options.convert_options import RowOptions
+from fmtkit.options.train_options import TryOptions
+from fmtkit.running.conversions import RowStream
 from fmtkit.training.planning.job import WITHOUT
-from fmtkit.training.train_options import TryOptions
 from fmtkit.training.trained import answering, best_of, judging, trained_model
 from fmtkit.training.trained.pictured_rows import Inputs, Pictures
 from fmtkit.training.trained.trained_model import TrainedModel
 
 if TYPE_CHECKING:
-    from fmtkit.inspection.masked import Masked
+    from fmtkit.masks.masked import Masked
 
 Kind = Literal["answers", "pairs", "replies", "steps"]
 KINDS: Mapping[str, Kind] = {
@@ -312,9 +312,9 @@ def _encoding(
     trained: TrainedModel, tokenizer: Any, table: str, kind: Kind, source: object
 ) -> Callable[[Mapping[str, Any]], _Row]:
     """Return the function that makes ids of a row, the same as in its training."""
-    from fmtkit.inspection.masking import Masking
-    from fmtkit.inspection.masks import mask_row
-    from fmtkit.inspection.text_masks import is_prerendered
+    from fmtkit.masks.masking import Masking
+    from fmtkit.masks.masks import mask_row
+    from fmtkit.masks.text_masks import is_prerendered
     from fmtkit.rendering import template_sources
     from fmtkit.rendering.row_templates import RowTemplate
     from fmtkit.training.data.tokenized_rows import adapted

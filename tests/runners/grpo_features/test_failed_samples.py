@@ -18,10 +18,10 @@ from fmtkit.core import foreign_calls
 from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.settings import GrpoSettings
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
-from fmtkit.training.rl import failed_samples
-from fmtkit.training.rl.failed_samples import Timings
-from fmtkit.training.rl.rewards import RewardError, RewardOptions, load_rewards, read_options
-from fmtkit.training.rl.rollouts.guarded_environments import guarded
+from fmtkit.training.online import failed_samples
+from fmtkit.training.online.failed_samples import Timings
+from fmtkit.training.online.rewards import RewardError, RewardOptions, load_rewards, read_options
+from fmtkit.training.online.rollouts.guarded_environments import guarded
 from fmtkit.training.run import process
 from fmtkit.training.run import run as runs
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings

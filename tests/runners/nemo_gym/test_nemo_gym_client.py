@@ -14,7 +14,7 @@ from fmtkit.runners.nemo_gym import head
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.runners.nemo_gym.verify import Verify
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.rl.failed_samples import Failures
+from fmtkit.training.online.failed_samples import Failures
 
 ROW = '{"responses_create_params":{"input":"2+2?","temperature":1.0},"answer":"4","level":0.10}'
 

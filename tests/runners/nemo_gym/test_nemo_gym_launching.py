@@ -16,7 +16,7 @@ from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.runners.nemo_gym import head, launching
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.training.building import interrupts
-from fmtkit.training.rl.dialogs import own_process
+from fmtkit.training.online.conversations import own_process
 
 TESTS = Path(__file__).parent
 STANDIN = "from gym_standin import main; main(sys.argv[1:])"

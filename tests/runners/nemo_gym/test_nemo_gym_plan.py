@@ -10,9 +10,9 @@ from fmtkit.core.errors import FmtkitError, OptionError
 from fmtkit.runners.nemo_gym import keys
 from fmtkit.runners.nemo_gym import run as gym_run
 from fmtkit.runners.nemo_gym.settings import GymSettings, read_settings
+from fmtkit.training.online.conversations import naming
+from fmtkit.training.online.conversations.environment import EnvReward
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.dialogs import naming
-from fmtkit.training.rl.dialogs.environment import EnvReward
 
 VERIFY = "axolotl.integrations.nemo_gym.rewards.reward_nemo_gym_verify"
 PLAYED = "axolotl.integrations.nemo_gym.rewards.reward_env"

@@ -14,9 +14,14 @@ from fmtkit.runners.nemo_gym import head
 from fmtkit.runners.nemo_gym.rollout import Rollout, reconstruct
 from fmtkit.runners.nemo_gym.settings import ADVICE, KIND, NO_TOKENS, GymSettings
 from fmtkit.training.building.callbacks import TrainingError
-from fmtkit.training.rl.dialogs.dialog import COMPLETED, CUT, MISMATCH, NOTHING
-from fmtkit.training.rl.dialogs.environment import EnvReward
-from fmtkit.training.rl.rollouts.contract import problem_of
+from fmtkit.training.online.conversations.environment import EnvReward
+from fmtkit.training.online.conversations.tokenized_conversation import (
+    COMPLETED,
+    CUT,
+    MISMATCH,
+    NOTHING,
+)
+from fmtkit.training.online.rollouts.contract import problem_of
 
 ROW = {"responses_create_params": {"input": "warm?"}, "answer": "tokens [6]"}
 PROMPT = [{"role": "user", "content": "warm?"}]

@@ -30,8 +30,8 @@ from fmtkit.core.errors import DependencyError, FmtkitError, OptionError
 from fmtkit.runners.verifiers import keys
 from fmtkit.runners.verifiers.endpoint import Endpoint, RefusedError, Wording
 from fmtkit.runners.verifiers.policy import OwnPolicy, ServerPolicy, generating
+from fmtkit.training.online.conversations.environment import EnvReward
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.dialogs.environment import EnvReward
 from fmtkit.training.run import process
 from fmtkit.training.run import run as runs
 

@@ -16,8 +16,8 @@ from test_verifiers import home, write  # noqa: F401
 from test_vllm_client import packages  # noqa: F401
 
 from fmtkit.core.errors import FmtkitError
+from fmtkit.training.online.conversations.naming import POLICY
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.rl.dialogs.naming import POLICY
 
 SERVED = {
     "use_vllm": True,

@@ -1,1 +1,0 @@
-"""From the bytes of a source to canonical tables: reading, binding, conversion, rendering stages, runs."""

@@ -1,0 +1,1 @@
+"""The options of conversions, inspections, comparisons and runs: each is one field of a dataclass."""

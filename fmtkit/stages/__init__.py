@@ -1,0 +1,1 @@
+"""What happens to a frame, in order: conversion, pairing, control tokens, images, text, tokens, target."""

@@ -1,0 +1,209 @@
+"""Prefetch of complete conversations with tools or environments, by TRL's own loop in a second thread.
+
+The thread has the half of TRL's trainer that runs conversations, and of the trainer itself only what that
+half reads: what TRL adds to it later is missing there, and not used by two threads at once. No weights are
+transferred between two turns of a conversation. The main thread takes the conversations when their batch
+trains, and the environments with them, since rewards may use those.
+"""
+
+import copy
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from fmtkit.core.data_classes import dataclass
+from fmtkit.training.building.callbacks import TrainingError
+from fmtkit.training.online.rollouts.contract import RolloutError, in_one_line
+
+Rows = Sequence[dict[str, Any]]
+Pool = dict[Any, list[Any]]
+
+_READ = (
+    *("accelerator", "args", "chat_template", "chat_template_kwargs", "environment_factories"),
+    *("eos_token_ids", "max_completion_length", "max_tool_calling_iterations", "num_generations"),
+    *("rollout_func", "tools", "use_vllm", "vllm_mode", "_is_vlm"),
+)
+"""Attributes of the trainer that conversations read and do not set."""
+_READ_IF_THERE = ("async_loop", "_env_tools", "_multi_environment", "_standalone_tools")
+"""Those that TRL sets for tools, for tools that wait, or for environments."""
+_NOT_TOOLS = frozenset({"reset", "get_reward"})
+
+
+class Conversations(GRPOTrainer):
+    """TRL's loop over the turns of some conversations, without a model: a vLLM server answers."""
+
+    # TRL annotates these as unions of many types, or not at all.
+    environment_factories: Any
+    environments: Any
+    model: Any
+    processing_class: Any
+
+    def __init__(self, trainer: Any, tokenizer: Any, pool: Pool) -> None:
+        """Take what conversations read; the tokenizer and the environments are for this thread alone."""
+        # TRL's own __init__ would make a second trainer: model, optimizer and data.
+        for name in (*_READ, *(one for one in _READ_IF_THERE if hasattr(trainer, one))):
+            setattr(self, name, getattr(trainer, name))
+        self.processing_class = tokenizer
+        self._tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        self.state = copy.copy(trainer.state)
+        # It must not see that the main thread evaluates.
+        self.model = SimpleNamespace(training=True, config=trainer.model.config)
+        # A copy, since a limit on the answers may have changed by the time the thread asks.
+        self.vllm_generation = copy.copy(trainer.vllm_generation)
+        self._last_loaded_step = self.state.global_step
+        self._metrics: Any = {"train": defaultdict(list)}
+        self.pool = pool
+        self.environments = None
+        self._batch_environments: list[Any] = []
+
+    def run(self, rows: Rows) -> tuple[list[Any], tuple[Any, ...]]:
+        """Return the prompts of some rows, and what TRL's `_generate` returns for them.
+
+        The steps before it are those of TRL's `_generate_and_score_completions`: it draws and resets the
+        environments, and tells each conversation its tools.
+        """
+        prompts = [row["prompt"] for row in rows]
+        if self.environment_factories is not None:
+            several = self._multi_environment
+            self._batch_environments = [row.get("environment") if several else None for row in rows]
+            self.environments = self._drawn()
+        if self.tools:
+            tools = [self._tools_of(number) for number in range(len(rows))]
+            waits = inspect.iscoroutinefunction
+            self._sync_tool_dicts = [
+                {n: t for n, t in one.items() if not waits(t)} for one in tools
+            ]
+            self._async_tool_dicts = [{n: t for n, t in one.items() if waits(t)} for one in tools]
+        for number, environment in enumerate(self.environments or ()):
+            given = rows[number]
+            if self._multi_environment:
+                given = {name: value for name, value in given.items() if name != "environment"}
+            prompts[number] = _observed(prompts[number], environment.reset(**given))
+        return prompts, self._generate(prompts)
+
+    def _drawn(self) -> list[Any]:
+        """Return an environment for each row: one that is free, or a new one."""
+        factories, drawn = self.environment_factories, list[Any]()
+        taken: dict[Any, int] = defaultdict(int)
+        for name in self._batch_environments:
+            if name not in factories:
+                raise ValueError(
+                    f"environment {name!r} is not one of {', '.join(map(str, factories))}"
+                )
+            free = self.pool.setdefault(name, [])
+            if taken[name] == len(free):
+                free.append(factories[name]())
+            drawn.append(free[taken[name]])
+            taken[name] += 1
+        return drawn
+
+    def _tools_of(self, number: int) -> dict[str, Any]:
+        """Return the tools of a conversation by name: those of the run, and its environment's methods."""
+        methods = []
+        if self.environments:
+            environment = self.environments[number]
+            named = inspect.getmembers(type(environment), inspect.isfunction)
+            methods = [
+                getattr(environment, name)
+                for name, _ in named
+                if name not in _NOT_TOOLS and not name.startswith("_")
+            ]
+        return {tool.__name__: tool for tool in (*self._standalone_tools, *methods)}
+
+
+def _observed(prompt: Any, observation: Any) -> Any:
+    """Return a prompt with what an environment returned at its reset behind its last message."""
+    if observation is None:
+        return prompt
+    content = prompt[-1]["content"]
+    if isinstance(observation, list) and isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if isinstance(observation, str) and isinstance(content, list):
+        observation = [{"type": "text", "text": observation}]
+    # TRL's row is left as it is.
+    return [*prompt[:-1], {**prompt[-1], "content": content + observation}]
+
+
+@dataclass(frozen=True)
+class Prefetched:
+    """Finished conversations, their prompts, and what `_generate` returned."""
+
+    conversations: Conversations
+    prompts: list[Any]
+    answers: tuple[Any, ...]
+    tokens: int
+
+
+class DialogGeneration:
+    """Conversations of a trainer with tools or environments, in one process that asks a vLLM server."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.processing_class = copy.deepcopy(trainer.processing_class)
+        self.free: list[Pool] = []
+        """Environments that no batch uses any longer, for reuse."""
+
+    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
+        """Return the job that runs the conversations of these rows."""
+        del prompts
+        pool = self.free.pop() if self.free else {}
+        return partial(_prefetch, Conversations(trainer, self.processing_class, pool), rows)
+
+    @contextmanager
+    def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
+        """Prevent TRL from resetting environments while it scores finished conversations."""
+        factories, before = trainer.environment_factories, trainer.environments
+        # TRL would draw and reset environments for this batch; `generate` puts it back.
+        trainer.environment_factories, trainer.environments = None, None
+        try:
+            yield
+        finally:
+            trainer.environment_factories = factories
+            if factories is None:
+                trainer.environments = before
+            else:
+                # Their rewards have been read; they are no longer used.
+                self.free.append(wait().conversations.pool)
+
+    def generate(
+        self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
+    ) -> Any:
+        """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
+        del usual
+        prefetched: Prefetched = wait()
+        if trainer.state.global_step != trainer._last_loaded_step:
+            # As TRL does before it generates: the next conversations use these weights.
+            trainer.vllm_generation.sync_weights()
+            trainer._last_loaded_step = trainer.state.global_step
+        ran = prefetched.conversations
+        trainer.environment_factories, trainer.environments = (
+            ran.environment_factories,
+            ran.environments,
+        )
+        trainer._batch_environments = ran._batch_environments
+        # TRL continues with this list, which by now has what environments returned at their reset.
+        prompts[:] = prefetched.prompts
+        metrics = trainer._metrics["train"]
+        for name, values in ran._metrics["train"].items():
+            metrics[name].extend(values)
+        trainer.state.num_input_tokens_seen += prefetched.tokens
+        metrics["num_tokens"] = [trainer.state.num_input_tokens_seen]
+        return prefetched.answers
+
+
+def _prefetch(conversations: Conversations, rows: Rows) -> Prefetched:
+    """Run the conversations of some rows; raise RolloutError for an error of the user's code."""
+    before = conversations.state.num_input_tokens_seen
+    try:
+        prompts, answers = conversations.run(rows)
+    except TrainingError:
+        raise
+    except Exception as error:
+        raise RolloutError(f"a prefetched conversation raised {in_one_line(error)}") from error
+    tokens = conversations.state.num_input_tokens_seen - before
+    return Prefetched(conversations, prompts, answers, tokens)

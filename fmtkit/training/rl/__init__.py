@@ -1,1 +1,0 @@
-"""Rewards, rollouts and conversations of the online methods."""
