@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind, RecordKind, RowKind
+from fmtkit.columns.kinds import ConversationKind, Kind, ListKind, RecordKind, RowKind
 from fmtkit.core.options import Options
 from fmtkit.core.tables import TABLES
 from fmtkit.formats import registry, resources, source_schemas, typenames
@@ -36,7 +36,7 @@ def types(name: str | None = None, *, plugins: Sequence[str] = ()) -> list[dict[
             _entry(converter, f"source {converter.name}") for converter in registry.converters()
         ]
     read = typenames.read(name)
-    return [_entry(converter, read.reading) for converter in registry.named(read.source)]
+    return [_entry(converter, read.reading) for converter in registry.converters_named(read.source)]
 
 
 def _entry(converter: Converter, reading: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _kind_in_words(kind: Kind) -> str:
             f"{name} {_kind_in_words(inner)}{marks[name]}" for name, inner in kind.fields.items()
         )
         return "R{" + ", ".join(fields) + "}"
-    if isinstance(kind, DialogKind) and (kind.role, kind.content) != ("role", "content"):
+    if isinstance(kind, ConversationKind) and (kind.role, kind.content) != ("role", "content"):
         return f"{kind.letter}{{{kind.role}, {kind.content}}}"
     return kind.letter
 
@@ -96,7 +96,8 @@ def source_schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
         registry.load_plugin(plugin)
     read = typenames.read(name)
     schemas = [
-        source_schemas.source_schema(found) for found in registry.named(read.source, read.method)
+        source_schemas.source_schema(found)
+        for found in registry.converters_named(read.source, read.method)
     ]
     if len(schemas) == 1:
         return schemas[0]
@@ -128,7 +129,7 @@ def schema(name: str, *, plugins: Sequence[str] = ()) -> dict[str, Any]:
     if name in resources.schema_names():
         return resources.schema(name)
     read = typenames.read(name)
-    made = {c.table: c.makes for c in registry.named(read.source, read.method)}
+    made = {c.table: c.makes for c in registry.converters_named(read.source, read.method)}
     schemas = [row_schema(table) for table in made.values()]
     return schemas[0] if len(schemas) == 1 else {"$schema": schemas[0]["$schema"], "anyOf": schemas}
 

@@ -14,7 +14,7 @@ FORMER = {
         (
             "fmtkit",
             "fmtkit.columns",
-            "dialogs exports instructions kinds problems references transcripts turns",
+            "exports instructions kinds problems references transcripts turns",
         ),
         ("fmtkit", "fmtkit.core", "codes errors plugins runner tables"),
         ("fmtkit", "fmtkit.formats", "registry target_registry"),
@@ -56,14 +56,14 @@ FORMER = {
         (
             "fmtkit.inspection",
             "fmtkit.findings",
-            "advice box_columns cutting dialog_checks dialog_shapes directions findings "
-            "fingerprints image_tally mask_summary rendered_text reply_checks score_columns "
-            "scripts secret_texts source_columns verdicts written_rows",
+            "advice box_columns cutting directions findings fingerprints image_tally "
+            "mask_summary rendered_text reply_checks score_columns scripts secret_texts "
+            "source_columns verdicts written_rows",
         ),
         (
             "fmtkit.inspection",
             "fmtkit.masks",
-            "dialog_masks masked masking masks origins text_masks token_origins",
+            "masked masking masks origins text_masks token_origins",
         ),
         ("fmtkit.training.rl", "fmtkit.training.online", "failed_samples rewards rollouts"),
         (
@@ -97,8 +97,7 @@ FORMER = {
         (
             "fmtkit.training.rl.rollouts",
             "fmtkit.training.online.rollouts",
-            "contract dialogs_ahead generation guarded_environments loading producer "
-            "sync_interval trainer",
+            "contract generation guarded_environments loading producer sync_interval trainer",
         ),
         (
             "fmtkit.training.rl.rollouts",
@@ -110,13 +109,19 @@ FORMER = {
     for name in names.split()
 } | {
     "fmtkit.columns.dialog_pairs": "fmtkit.columns.shared_turns",
+    "fmtkit.columns.dialogs": "fmtkit.columns.conversations",
     "fmtkit.columns.messages": "fmtkit.columns.message_rules",
     "fmtkit.columns.tool_pairs": "fmtkit.columns.preference_cut",
     "fmtkit.converting.convert_options": "fmtkit.options.convert_options",
     "fmtkit.converting.known_words": "fmtkit.columns.known_words",
     "fmtkit.core.messages": "fmtkit.core.message_keys",
+    "fmtkit.dialogs": "fmtkit.columns.conversations",
     "fmtkit.diffing.diff_options": "fmtkit.options.diff_options",
+    "fmtkit.inspection.dialog_checks": "fmtkit.findings.conversation_checks",
+    "fmtkit.inspection.dialog_masks": "fmtkit.masks.conversation_masks",
+    "fmtkit.inspection.dialog_shapes": "fmtkit.findings.conversation_shapes",
     "fmtkit.inspection.inspect_options": "fmtkit.options.inspect_options",
+    "fmtkit.rendering.dialog_columns": "fmtkit.rendering.conversation_columns",
     "fmtkit.tokens": "fmtkit.tokenizers.tokens",
     "fmtkit.training.building.health": "fmtkit.training.building.online_health",
     "fmtkit.training.config.arguments": "fmtkit.training.config.class_arguments",
@@ -130,6 +135,7 @@ FORMER = {
     "fmtkit.training.rl.grpo.rloo": "fmtkit.runners.grpo_features.rloo_trainer",
     "fmtkit.training.rl.http_client": "fmtkit.core.http_client",
     "fmtkit.training.rl.online": "fmtkit.training.online",
+    "fmtkit.training.rl.rollouts.dialogs_ahead": "fmtkit.training.online.rollouts.conversations_ahead",
     "fmtkit.training.rl.rollouts.settings": "fmtkit.training.vllm.rollout_settings",
     "fmtkit.training.run.job": "fmtkit.training.planning.job",
     "fmtkit.training.train_options": "fmtkit.options.train_options",
@@ -141,13 +147,27 @@ FORMER_PACKAGES = frozenset({"fmtkit.converting", "fmtkit.training.rl"})
 """Packages of which nothing is left but the former names of their modules."""
 
 FORMER_ATTRIBUTES = {
+    "fmtkit.core.tables": {
+        "written": "final_rows",
+    },
+    "fmtkit.formats.target_registry": {
+        "Rows": "WrittenColumns",
+    },
+    "fmtkit.columns.sessions": {
+        "Dialog": "ConversationBuilder",
+        "dialogs_of": "conversations_of",
+    },
+    "fmtkit.columns.kinds": {
+        "DialogKind": "ConversationKind",
+    },
     "fmtkit.columns.problems.Column": {
         "but": "with_value",
         "having": "depending_on",
         "leave": "warn_unread",
         "of": "with_turns",
     },
-    "fmtkit.columns.dialogs": {
+    "fmtkit.columns.conversations": {
+        "dialog": "messages_of",
         "answers": "must_hold_question",
         "asks": "must_end_with_prompt",
         "ends_with_reply": "must_end_with_reply",

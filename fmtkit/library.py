@@ -19,13 +19,13 @@ from fmtkit.core import buffers
 from fmtkit.core.arguments import checked
 from fmtkit.core.errors import OptionError, RejectedRowsWarning, TemplateError, UnreadTurnsWarning
 from fmtkit.core.options import keywords
-from fmtkit.core.tables import WIDE_MESSAGE, written
+from fmtkit.core.tables import WIDE_MESSAGE, final_rows
 from fmtkit.options.convert_options import ConvertOptions, RowOptions
 from fmtkit.options.diff_options import CompareOptions, DiffOptions
 from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.options.train_options import MergeOptions, TrainOptions, TryOptions
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.chat import render as render_dialogs
+from fmtkit.rendering.chat import render as render_conversations
 from fmtkit.rendering.content_parts import TEXTS, cuts_of, in_form
 from fmtkit.rendering.template_sources import TOKENIZER_DEFAULT, find_model_template, recognised
 from fmtkit.running.conversions import RowStream, convert_to
@@ -120,7 +120,7 @@ def _given(source: Source) -> Source:
 def _batches(rows: RowStream, rejects: Rejects | None) -> Iterator[pa.RecordBatch]:
     for piece in rows:
         _collect(rows, piece, rejects)
-        yield from written(piece.table).to_batches()
+        yield from final_rows(piece.table).to_batches()
     _warn(rows, rejects, "read")
 
 
@@ -154,7 +154,7 @@ def table(
     pieces = []
     for piece in rows:
         _collect(rows, piece, rejects)
-        pieces.append(written(piece.table))
+        pieces.append(final_rows(piece.table))
     _warn(rows, rejects, "table")
     return pa.concat_tables(pieces) if pieces else buffers.empty_table(rows.job.schema)
 
@@ -407,10 +407,12 @@ def _conversation(
     if fault is not None:
         raise TemplateError(f"{fault.code}: messages{fault.message}")
     written = [_written(message, f"messages[{i}]") for i, message in enumerate(messages)]
-    dialogs = pa.array([[in_form(message, TEXTS) for message in written]], pa.list_(WIDE_MESSAGE))
-    done = render_dialogs(
+    conversations = pa.array(
+        [[in_form(message, TEXTS) for message in written]], pa.list_(WIDE_MESSAGE)
+    )
+    done = render_conversations(
         template,
-        dialogs,
+        conversations,
         add_generation_prompt=add_generation_prompt,
         tools=None if tools is None else pa.array([_tools_as_text(tools)]),
         cuts={0: cuts_of(contents)},

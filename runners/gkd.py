@@ -21,7 +21,7 @@ RUNNER = Runner(
     about="follow a teacher on the data and on the model's own answers",
     needs=frozenset({"teacher"}),
     mask="teacher",
-    whole_dialogs=True,
+    whole_conversations=True,
     refusals={"gkd_packing": _packing},
     advice={"gkd_packing": ("`padding_free=True` without packing", _packing)},
 )

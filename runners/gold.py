@@ -13,7 +13,7 @@ RUNNER = Runner(
     trl=">=1.16,<2",
     needs=frozenset({"teacher"}),
     mask="teacher",
-    whole_dialogs=True,
+    whole_conversations=True,
     refusals=_TAUGHT.refusals,
     advice=_TAUGHT.advice,
 )

@@ -222,7 +222,7 @@ def schemas() -> Row:
     rows = fmtkit.table("rows.jsonl", "openai", rejects=[]).to_pylist()
     lines = [{"messages": [*map(held, row["messages"])]} for row in rows]
     return {
-        "source": json.dumps(source_schemas.source_schema(registry.named("openai")[0])),
+        "source": json.dumps(source_schemas.source_schema(registry.converters_named("openai")[0])),
         "message": canonical["$defs"]["message"],
         "faults": [
             fault.message for fault in Draft202012Validator(canonical).iter_errors(lines[0])

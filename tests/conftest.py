@@ -114,7 +114,7 @@ def own_converters() -> Iterator[None]:
     """Forget the converters of the plugins that a test loads: they would fit the files of others."""
     from fmtkit.formats import registry
 
-    with registry.kept():
+    with registry.forgetting_plugins():
         yield
 
 

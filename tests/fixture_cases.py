@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import fmtkit
 from fmtkit.core.image_columns import data_uri
-from fmtkit.core.tables import TABLES, has_images, written
+from fmtkit.core.tables import TABLES, final_rows, has_images
 from fmtkit.formats import target_registry
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.conversions import open_named
@@ -102,7 +102,7 @@ def run(
     warnings: Counter[str] = Counter()
     job = job_of(case, source or case.source, template=template, **more)
     for piece in stream(job, engine=Threads(1)):
-        made = written(piece.table)
+        made = final_rows(piece.table)
         rows += [pictured(without_nulls(row), made.schema) for row in made.to_pylist()]
         rejects += [{"line": r.line, "code": r.code, "column": r.column} for r in piece.rejects]
         warnings += piece.counts.warnings
@@ -168,7 +168,7 @@ def without_any_null(value: Any) -> Any:
 
 
 def renders(case: Case) -> bool:
-    """Return whether a case's table has dialogs that a template can render."""
+    """Return whether a case's table has conversations that a template can render."""
     job = job_of(case, case.source)
     made = job.converter
     return not made.text and job.table.name() not in ("Stepwise", "Tokens", "Ranking", "Reference")

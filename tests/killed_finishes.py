@@ -18,7 +18,7 @@ from kills import Kills
 from fmtkit.core.errors import FmtkitError
 from fmtkit.writing import destinations, formats
 from fmtkit.writing.outputs import Destination
-from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.sinks import Closing, RunState
 
 KILLS = Kills(("os.rename", "os.remove", "os.rmdir"))
 RUNS = {"same": (5, b"bad\n"), "corrected": (6, b"")}
@@ -35,7 +35,7 @@ def write(out: Path, rows: int, bad: bytes, *, overwrite: bool) -> None:
     table = pa.table({"text": [f"row {number}" for number in range(rows)]})
     sink.write(formats.encode(table, made, made.compressions[0]))
     sink.quarantine(bad)
-    sink.end_block(Progress((1, 0), dict, dict, ends_task=True))
+    sink.end_block(RunState((1, 0), dict, dict, ends_task=True))
     sink.finish(Closing(report=lambda _: {"fmtkit": "0"}))
 
 

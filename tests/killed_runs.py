@@ -32,7 +32,7 @@ from fmtkit.core.errors import ResumeError
 from fmtkit.writing import formats, quarantine
 from fmtkit.writing.folder_sink import FolderSink, ResumePoint, find_resume
 from fmtkit.writing.formats import encode
-from fmtkit.writing.sinks import Closing, FileSink, Progress
+from fmtkit.writing.sinks import Closing, FileSink, RunState
 
 FINGERPRINT = {"sources": [{"path": "a", "sha256": "0"}], "options": {}}
 BLOCKS = [(source, block) for source in range(2) for block in range(5)]
@@ -81,7 +81,7 @@ def run(out: Path, data: dict, pause: float = 0.0) -> None:
         sink.write(validation, "validation")
         following = BLOCKS[number] if number < len(BLOCKS) else (2, 0)
         state = {"done": number}
-        sink.end_block(Progress(following, lambda s=state: s, lambda: {"k": "v"}))
+        sink.end_block(RunState(following, lambda s=state: s, lambda: {"k": "v"}))
         time.sleep(pause)
     sink.finish(
         Closing(report=lambda files: {"fmtkit": "0", "files": len(files)}, metadata={"k": "v"})

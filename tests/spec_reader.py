@@ -261,7 +261,7 @@ def _grow(node: spec.TreeNode, value: Any, parent: int | None, out: list[dict[st
 
 
 @made.register
-def _(node: spec.DialogNode, value: Any) -> list[dict[str, Any]]:
+def _(node: spec.ConversationNode, value: Any) -> list[dict[str, Any]]:
     form = {str: "text", Object: "message", list: "messages"}.get(type(value))
     _sure(form in node.forms)
     if form == "text":
@@ -271,7 +271,7 @@ def _(node: spec.DialogNode, value: Any) -> list[dict[str, Any]]:
     return [one for one in messages if one is not None]
 
 
-def _message(node: spec.DialogNode, message: Any) -> dict[str, Any] | None:
+def _message(node: spec.ConversationNode, message: Any) -> dict[str, Any] | None:
     _sure(isinstance(message, Object) and isinstance(message.get(node.role), str))
     speaker = message[node.role]
     is_call = speaker == node.call_role

@@ -15,7 +15,7 @@ CONVERTER = """
 import polars as pl
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.columns.problems import Problem
 from fmtkit.formats.registry import converter
 from fmtkit.core.tables import Preference

@@ -375,7 +375,7 @@ def test_the_functions_of_sections_take_what_their_hooks_give() -> None:
     types = hooks()
     assert [name for name in types if f"`{name}(" not in section.Section.__doc__] == []
     made = []
-    for one in section.own():
+    for one in section.shipped():
         for module in one.loaded():
             for name, kind in types.items():
                 function = getattr(module, name, None)

@@ -11,7 +11,7 @@ USER, BOT = {"role": "user", "content": "q"}, {"role": "assistant", "content": "
 
 
 def bound(name, sample, number=0, **options):
-    converter = registry.named(name)[number]
+    converter = registry.converters_named(name)[number]
     return bind(
         converter, sample, mapping=options.pop("mapping", {}), options=converter.options, **options
     )

@@ -24,7 +24,7 @@ from fmtkit.work.engines import Threads
 
 CONVERTER = """
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.formats.registry import converter
 from fmtkit.core.tables import Preference
 {imports}

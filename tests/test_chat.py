@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_dialogs import DIALOGS, column, dialogs, messages, prompts, say
+from nasty_conversations import CONVERSATIONS, column, conversations, messages, prompts, say
 
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.tables import MESSAGE
@@ -17,7 +17,7 @@ from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Forms, forms_of, in_form
 from fmtkit.rendering.row_templates import RowTemplate
-from fmtkit.rendering.tracing import Fault, Interpreter, Request
+from fmtkit.rendering.tracing import Interpreter, Refusal, Request
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 ASKED = say(("user", "Name a fruit."))
@@ -131,7 +131,7 @@ def test_reasoning_that_only_an_earlier_turn_loses_is_a_warning():
     assert texts[1] == thought + "<|im_end|>\n"
 
 
-def test_null_dialogs_are_null_texts_and_empty_ones_fail():
+def test_null_conversations_are_null_texts_and_empty_ones_fail():
     done = chat.render(template_sources.find_family("identity"), column([None, [], ASKED]))
     assert done.text.to_pylist() == [None, None, "Name a fruit."]
     assert [(f.row, f.code) for f in done.failures] == [(1, "template_error")]
@@ -161,9 +161,9 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
 def test_tool_calls_and_tools_reach_the_template_as_objects():
     pytest.importorskip("trl")
     template = template_sources.find_model_template("qwen3")
-    dialogs = column([CALLING, ASKED])
+    conversations = column([CALLING, ASKED])
     tools = pa.array([json.dumps(TOOLS), None])
-    done = chat.render(template, dialogs, tools=tools)
+    done = chat.render(template, conversations, tools=tools)
     calling = [CALLING[0], {**CALLING[1], "tool_calls": CALLS}, CALLING[2]]
     alone = Interpreter(template.source, {})
     expected = alone.render([Request(calling, TOOLS, False), Request(ASKED, None, False)])
@@ -178,7 +178,7 @@ OPENED = """{% for m in messages %}{{ m.content }}{{ m.reasoning_content }}{% en
 
 
 @settings(max_examples=50, deadline=None)
-@given(dialogs())
+@given(conversations())
 def test_a_template_gets_the_same_by_columns_row_by_row_and_alone(talk):
     traced, untraced = (ChatTemplate("t", OPENED, trusted=True) for _ in range(2))
     untraced.compiled.difference = "this test"
@@ -190,7 +190,8 @@ def test_a_template_gets_the_same_by_columns_row_by_row_and_alone(talk):
     assert by_columns.text.equals(by_rows.text)
     alone = (RowTemplate(traced).render(*row) for row in zip(rows.to_pylist(), tools, strict=True))
     expected = [
-        text if dialog else None for text, dialog in zip(alone, rows.to_pylist(), strict=True)
+        text if conversation else None
+        for text, conversation in zip(alone, rows.to_pylist(), strict=True)
     ]
     assert by_rows.text.to_pylist() == expected
 
@@ -227,7 +228,7 @@ def test_slices_and_chunks_render_as_the_whole_does():
 
 
 def test_an_empty_column_renders_to_an_empty_column():
-    done = chat.render(template_sources.find_family("chatml"), pa.array([], DIALOGS))
+    done = chat.render(template_sources.find_family("chatml"), pa.array([], CONVERSATIONS))
     assert len(done.text) == 0
 
 
@@ -299,8 +300,8 @@ def forms(source: str) -> Forms:
     return forms_of(interpreter(source))
 
 
-def rendered(source: str, dialog: Any, prompt: bool) -> str | Fault:
-    given = [in_form(message, forms(source)) for message in dialog]
+def rendered(source: str, conversation: Any, prompt: bool) -> str | Refusal:
+    given = [in_form(message, forms(source)) for message in conversation]
     return interpreter(source).render([Request(given, None, prompt)])[0]
 
 

@@ -118,7 +118,7 @@ def test_rows_are_found_though_their_template_is_another(tmp_path):
     found = compared("chat", None, "chat_template=zephyr")
     assert found.rows["different"] == 6
     assert found.rules.get("template") or found.rules.get("content")
-    # The same dialog, whatever stands around it.
+    # The same conversation, whatever stands around it.
     rows = [json.loads(line) for line in (HERE / "rows" / "chat.jsonl").read_text().splitlines()]
     for example in found.examples:
         messages = rows[example.left_row]["messages"]

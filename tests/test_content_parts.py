@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_dialogs import column, say
+from nasty_conversations import column, say
 
 import fmtkit
 from fmtkit.core.errors import TemplateError

@@ -59,7 +59,7 @@ def test_a_row_with_half_a_surrogate_pair_in_a_name_is_a_bad_one(
     assert (reject["code"], reject["column"]) == ("invalid_unicode", None)
 
 
-def test_every_case_with_dialogs_has_rendered_rows() -> None:
+def test_every_case_with_conversations_has_rendered_rows() -> None:
     files = ("chatml.jsonl", "chatml.quarantine.jsonl")
     missing = [
         str(case)

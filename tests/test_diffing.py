@@ -531,7 +531,7 @@ def test_environments_are_listed_and_removed(tmp_path):
     for name in ("trl==1.12.0", "trl==1.16.0", "axolotl==0.19.0"):
         made_up(folder, name)
     (folder / ".making-x").mkdir()
-    assert [one.name for one in environments.found(str(folder))] == [
+    assert [one.name for one in environments.list_environments(str(folder))] == [
         "axolotl==0.19.0", "trl==1.12.0", "trl==1.16.0",
     ]  # fmt: skip
     assert [one.name for one in environments.remove("trl==1.12.0", str(folder))] == ["trl==1.12.0"]
@@ -544,7 +544,7 @@ def test_environments_are_listed_and_removed(tmp_path):
 def test_an_environment_of_another_version_or_half_made_is_not_used(tmp_path, monkeypatch):
     folder = tmp_path / "envs"
     monkeypatch.setenv("FMTKIT_ENVS", str(folder))
-    trainer = environments.named("axolotl")
+    trainer = environments.trainer_named("axolotl")
     made_up(folder, "axolotl==0.18.0")
     place = made_up(folder, f"axolotl=={trainer.version}")
     assert environments.python_of(trainer) == place / "bin" / "python"

@@ -27,9 +27,9 @@ def _environments(monkeypatch):
 
 
 def test_the_environments_hold_what_is_pinned():
-    there = {one.name: one for one in environments.found()}
+    there = {one.name: one for one in environments.list_environments()}
     for name in ("axolotl", "llama-factory"):
-        trainer = environments.named(name)
+        trainer = environments.trainer_named(name)
         made = there[f"{name}=={trainer.version}"]
         assert made.packages == (trainer.package, *trainer.needs)
         assert made.disk_bytes > made.download_bytes >= 0
@@ -47,12 +47,12 @@ def test_another_version_of_trl_has_an_environment_of_its_own():
 
 
 def test_a_python_that_has_the_trainer_is_taken():
-    python = environments.python_of(environments.named(f"trl=={OLDER}"))
+    python = environments.python_of(environments.trainer_named(f"trl=={OLDER}"))
     found = found_by("configs/dpo_chat.yaml", against="trl", python=str(python))
     assert found.is_equal, found.examples
     assert found.right.versions["trl"] == OLDER
     # axolotl's environment has a TRL too, of the version that it pins.
-    other = environments.python_of(environments.named("axolotl"))
+    other = environments.python_of(environments.trainer_named("axolotl"))
     found = found_by(CHAT, against="trl", python=str(other))
     assert found.is_equal, found.examples
     assert found.right.versions["trl"] not in (OLDER, found.left.versions["trl"])
@@ -62,7 +62,7 @@ def test_a_python_that_has_the_trainer_is_taken():
 def test_axolotl_trains_on_the_same_tokens(name):
     found = found_by(f"configs/{name}.yaml", against="axolotl")
     assert found.is_equal, found.examples
-    assert found.right.versions["axolotl"] == environments.named("axolotl").version
+    assert found.right.versions["axolotl"] == environments.trainer_named("axolotl").version
     assert found.right.trained_tokens > 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.pipeline import stream
 from fmtkit.running.preparation import prepare
@@ -32,7 +32,7 @@ def converted(folder: Path, rows: list[dict], type: str, **request: object):
     job = prepare(open_sources([str(path)]), RowOptions(type=type, **request))
     out, codes, warnings = [], [], {}
     for piece in stream(job, engine=Threads(1)):
-        out += written(piece.table).to_pylist()
+        out += final_rows(piece.table).to_pylist()
         codes += [reject.code for reject in piece.rejects]
         warnings.update(piece.counts.warnings)
     for row in out:

@@ -74,7 +74,7 @@ def test_every_format_converts_alike_on_copies_of_its_job(case: Case) -> None:
 def test_blocks_convert_alike_in_other_processes(tmp_path):
     (tmp_path / "plugin_of_mine.py").write_text(
         "from fmtkit.columns import Text\n"
-        "from fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.columns.conversations import pair\n"
         "from fmtkit.formats.registry import converter\n"
         "from fmtkit.core.tables import Preference\n\n"
         "@converter()\n"

@@ -74,8 +74,8 @@ def trees(path: Path, rows: int) -> Path:
     return path
 
 
-def text(dialog: list[dict[str, str]]) -> str:
-    (only,) = dialog
+def text(conversation: list[dict[str, str]]) -> str:
+    (only,) = conversation
     return only["content"]
 
 

@@ -32,10 +32,15 @@ def pair(number: int) -> dict[str, Any]:
 
 
 def pairs_table(rows: list[dict[str, Any]], message: pa.StructType = WIDE_MESSAGE) -> pa.Table:
-    dialog = pa.list_(message)
+    conversation = pa.list_(message)
     schema = pa.schema(
         [
-            *(("prompt", dialog), ("chosen", dialog), ("rejected", dialog), ("tools", pa.string())),
+            *(
+                ("prompt", conversation),
+                ("chosen", conversation),
+                ("rejected", conversation),
+                ("tools", pa.string()),
+            ),
             *(("chosen_score", pa.float64()), ("rejected_score", pa.float64())),
         ]
     )
@@ -142,9 +147,12 @@ def unpaired(labels: list[bool]) -> pa.Table:
         {"prompt": [say("user", str(n))], "completion": [say("assistant", "x")], "label": label}
         for n, label in enumerate(labels)
     ]
-    dialog = pa.list_(MESSAGE)
+    conversation = pa.list_(MESSAGE)
     return pa.Table.from_pylist(
-        rows, schema=pa.schema([("prompt", dialog), ("completion", dialog), ("label", pa.bool_())])
+        rows,
+        schema=pa.schema(
+            [("prompt", conversation), ("completion", conversation), ("label", pa.bool_())]
+        ),
     )
 
 

@@ -17,7 +17,7 @@ ROWS = [
 TYPE = pa.struct({"role": pa.string(), "content": pa.string()})
 
 
-def dialogs(rows, made=pa.list_):
+def conversations(rows, made=pa.list_):
     messages = [
         None if row is None else [m and dict(zip(("role", "content"), m, strict=True)) for m in row]
         for row in rows
@@ -35,13 +35,13 @@ def with_hidden(column):
 
 
 COLUMNS = {
-    "lists": dialogs(ROWS),
-    "large lists": dialogs(ROWS, pa.large_list),
-    "a slice": dialogs(ROWS).slice(2, 2),
-    "chunks": pa.chunked_array([dialogs(ROWS[:3]), dialogs(ROWS[3:])]),
+    "lists": conversations(ROWS),
+    "large lists": conversations(ROWS, pa.large_list),
+    "a slice": conversations(ROWS).slice(2, 2),
+    "chunks": pa.chunked_array([conversations(ROWS[:3]), conversations(ROWS[3:])]),
     "no chunk": pa.chunked_array([], pa.list_(TYPE)),
-    "no rows": dialogs([]),
-    "null rows that have messages": with_hidden(dialogs(ROWS)),
+    "no rows": conversations([]),
+    "null rows that have messages": with_hidden(conversations(ROWS)),
 }
 
 

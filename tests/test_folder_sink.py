@@ -23,7 +23,7 @@ from fmtkit.writing import destinations
 from fmtkit.writing.folder_sink import FolderSink, find_resume
 from fmtkit.writing.formats import encode, find
 from fmtkit.writing.outputs import Destination
-from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.sinks import Closing, RunState
 from fmtkit.writing.task_output import TaskRecord
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
@@ -54,7 +54,7 @@ def feed(sink, start=0, end=6):
         if number % 3 == 1:
             sink.quarantine(b"%d\n" % number)
         state = {"blocks": number + 1}
-        sink.end_block(Progress((0, number + 1), lambda s=state: s, lambda: {"type": "intel"}))
+        sink.end_block(RunState((0, number + 1), lambda s=state: s, lambda: {"type": "intel"}))
 
 
 def contents(folder):
@@ -351,7 +351,7 @@ def test_a_run_whose_workers_write_stops_when_another_begins_or_resumes(tmp_path
         place = first.workers_place()
         resume = find_resume(out, FINGERPRINT) if resumes else None
         second = open_sink(out, resume=resume)
-        point = Progress((0, 1), dict, dict, ends_task=True)
+        point = RunState((0, 1), dict, dict, ends_task=True)
         with pytest.raises(WriteError, match="is being written by another run; this one stops"):
             first.adopt(TaskRecord(0), b"", point)
         # What its workers still make is nothing that the other one takes up, unless it is the same run.

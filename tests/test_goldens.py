@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fmtkit.core.errors import ColumnMismatchError, FmtkitError
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.conversions import open_named
 from fmtkit.running.pipeline import stream
@@ -82,7 +82,7 @@ def converted(case: dict[str, Any], request: RowOptions, folder: Path) -> list[d
     outcome: list[dict[str, Any]] = [{"dropped": True} for _ in rows]
     for piece in stream(prepare(open_named(str(path)), request), engine=Threads(1)):
         for record, row in zip(
-            piece.records.tolist(), written(piece.table).to_pylist(), strict=True
+            piece.records.tolist(), final_rows(piece.table).to_pylist(), strict=True
         ):
             outcome[record] = {"row": row, "warnings": set(piece.counts.warnings)}
         for reject in piece.rejects:

@@ -167,9 +167,9 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path) -> None:
 
 def test_the_page_of_a_run_has_the_answers_of_the_first_and_the_last_log(tmp_path) -> None:
     table = SampleTable(tmp_path / FILE)
-    dialog = json.dumps([{"role": "user", "content": "<script>alert(1)</script> & more"}])
+    conversation = json.dumps([{"role": "user", "content": "<script>alert(1)</script> & more"}])
     for step in (1, 5, 9):
-        table.add(step, [row(step, prompt=dialog, completion="[not json")])
+        table.add(step, [row(step, prompt=conversation, completion="[not json")])
     found = samples_page.summary(tmp_path)
     assert found["text"] == "3 answers of 3 logs are in completions.parquet."
     assert [one["step"] for one in found["steps"]] == [1, 9]

@@ -390,7 +390,7 @@ def test_a_plugin_brings_a_type_of_its_own(tmp_path):
     file.write_text(
         '"""Poems."""\n'
         "from fmtkit.columns import Text\n"
-        "from fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.columns.conversations import pair\n"
         "from fmtkit.formats.registry import converter\n"
         "from fmtkit.core.tables import Preference\n\n"
         "@converter()\n"
@@ -410,11 +410,13 @@ def test_a_plugin_brings_a_type_of_its_own(tmp_path):
 def written(folder: Path, name: str, values: list[str]) -> dict[str, str]:
     """Write rows of the type openai, and return the entry that names them."""
     file = folder / f"{name}.jsonl"
-    dialogs = [
+    conversations = [
         [{"role": "user", "content": value}, {"role": "assistant", "content": "red"}]
         for value in values
     ]
-    file.write_text("".join(json.dumps({"messages": d}) + "\n" for d in dialogs), encoding="utf-8")
+    file.write_text(
+        "".join(json.dumps({"messages": d}) + "\n" for d in conversations), encoding="utf-8"
+    )
     return {"path": str(file), "type": "openai"}
 
 
@@ -496,10 +498,10 @@ def texts(model: str, said: list[str]) -> list[list[int]]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
-    dialogs = [
+    conversations = [
         [{"role": "user", "content": s}, {"role": "assistant", "content": "red"}] for s in said
     ]
-    return [tokenizer.apply_chat_template(d)["input_ids"] for d in dialogs]
+    return [tokenizer.apply_chat_template(d)["input_ids"] for d in conversations]
 
 
 def test_what_is_evaluated_on_is_every_row_of_the_datasets_for_it(tmp_path):

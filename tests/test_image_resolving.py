@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from fmtkit.core.errors import ImageError
 from fmtkit.images import resolving
-from fmtkit.images.resolving import HeldImage, RemoteImage, StoredImage, contents, resolve, shown
+from fmtkit.images.resolving import (
+    HeldImage,
+    RemoteImage,
+    StoredImage,
+    contents,
+    public_reference,
+    resolve,
+)
 
 PNG = samples.png()
 
@@ -182,10 +189,10 @@ def test_a_url_is_remote_and_not_fetched(url, base):
 
 
 def test_a_message_shows_no_image_and_no_key():
-    assert shown(HELD["data uri"]).startswith("data:image/png;base64,")
-    assert len(shown(HELD["data uri"])) < 80
-    assert "geheim" not in shown("https://user:geheim@host/a.png")
-    assert shown("images/a.png") == "images/a.png"
+    assert public_reference(HELD["data uri"]).startswith("data:image/png;base64,")
+    assert len(public_reference(HELD["data uri"])) < 80
+    assert "geheim" not in public_reference("https://user:geheim@host/a.png")
+    assert public_reference("images/a.png") == "images/a.png"
 
 
 @settings(max_examples=400, deadline=None)

@@ -156,7 +156,7 @@ def one_of_each_table() -> list[Any]:
     seen: set[str] = set()
     given = []
     for case in cases():
-        table = registry.named(case.name)[0].table
+        table = registry.converters_named(case.name)[0].table
         given.append(
             pytest.param(case, id=str(case), marks=[pytest.mark.slow] if table in seen else [])
         )

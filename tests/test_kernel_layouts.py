@@ -14,7 +14,7 @@ from line_mutants import mutants
 from test_kernel_lines import STRESS, mostly_sound
 from test_parse import CASES, sound_lines
 
-from fmtkit.columns.read_spec import DialogNode, KeyNode, ReadColumn, ReadSpec
+from fmtkit.columns.read_spec import ConversationNode, KeyNode, ReadColumn, ReadSpec
 from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import Ask, Condition, Layout, Shape, View
 from fmtkit.columns.text_layout import Path as Way
@@ -227,7 +227,7 @@ def test_sources_mean_what_the_expressions_make():
         columns = made.table.select(fusion.names).to_pylist()
         for record, written in zip(made.records.tolist(), columns, strict=True):
             values = values_of(fusion, json.loads(lines[record])) if record in laid else {}
-            for name, source in zip(fusion.names, fusion.paths.layout.dialogs, strict=True):
+            for name, source in zip(fusion.names, fusion.paths.layout.conversations, strict=True):
                 if values:
                     assert [held(turn) for turn in turns(source, values)] == [
                         *map(held, written[name])
@@ -373,7 +373,7 @@ def test_what_mostly_goes_the_ordinary_way_goes_it_whole(monkeypatch):
 def layout(**changed) -> Layout:
     """Return a layout of the texts of `question`, trimmed, between constants."""
     shape = Shape((("user",),), (View(0, ((3, None),)), View(0)), (Way((), (("<", 0, ">"),)),))
-    return Layout(**{"dialogs": (ASKED,), "shapes": (shape,)} | changed)
+    return Layout(**{"conversations": (ASKED,), "shapes": (shape,)} | changed)
 
 
 ASKED = Texts((("user", "question"),))
@@ -443,7 +443,11 @@ def test_rules_leave_lines():
         Shape((("user",), ("assistant",)), (View(0), View(1)), (way,)),
         Shape((("user",), ()), (View(0),), (way,)),
     )
-    told = {"dialogs": (ASKED, OTHER), "shapes": shapes, "rules": (Equal("question", "other"),)}
+    told = {
+        "conversations": (ASKED, OTHER),
+        "shapes": shapes,
+        "rules": (Equal("question", "other"),),
+    }
     assert laid_texts(rows, **told) == ["<a>", None, "<a>"]
     assert laid_texts(rows, **{**told, "shapes": shapes[:1]}) == ["<a>", None, None]
 
@@ -459,17 +463,17 @@ def test_tokens_leave_lines():
 def test_texts_that_may_not_be_equal_leave_lines():
     way = Way((), (("<", 0, ">"), ("<", 1, ">")))
     shape = Shape((("user",), ("user",)), (View(0), View(0, ((3, None),))), (way,))
-    changed = {"dialogs": (ASKED, ASKED), "shapes": (shape,), "unlike": ((0, 1),)}
+    changed = {"conversations": (ASKED, ASKED), "shapes": (shape,), "unlike": ((0, 1),)}
     assert laid_texts(questions("a", " a", "b ", "b"), **changed) == [None, "< a>", "<b >", None]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"dialogs": (ASKED, ASKED)},
-        {"dialogs": (ASKED,) * 9},
+        {"conversations": (ASKED, ASKED)},
+        {"conversations": (ASKED,) * 9},
         {
-            "dialogs": (
+            "conversations": (
                 Texts((("user", "question"),) * 2),
                 reduce(lambda of, _: Last(of), range(40), ASKED),
             )
@@ -496,7 +500,7 @@ KEYS = tuple(f"key{number}" for number in range(clean_lines.MOST_MESSAGE_KEYS))
 
 def keyed(*names: str) -> ReadSpec:
     """Return a spec of messages that may have some keys of texts."""
-    node = DialogNode(
+    node = ConversationNode(
         forms=("messages",),
         role="role",
         content="content",
@@ -513,7 +517,7 @@ def keyed(*names: str) -> ReadSpec:
 
 def keyed_layout(names: tuple[str, ...], **changed) -> Layout:
     keys = tuple((name, "text") for name in names)
-    return Layout(**{"dialogs": (Messages("messages"),), "keys": keys} | changed)
+    return Layout(**{"conversations": (Messages("messages"),), "keys": keys} | changed)
 
 
 def test_messages_have_as_many_keys_as_the_kernel_holds():
@@ -557,7 +561,7 @@ def test_messages_have_as_many_keys_as_the_kernel_holds():
 def test_messages_of_more_keys_than_the_kernel_holds_are_an_error_and_not_slow():
     more = (*KEYS, "one_more")
     with pytest.raises(ValueError, match="too many keys"):
-        clean_lines.compile_layout(spec(), keyed_layout(more, dialogs=(ASKED,)))
+        clean_lines.compile_layout(spec(), keyed_layout(more, conversations=(ASKED,)))
     with pytest.raises(ValueError, match="too many keys"):
         clean_lines.read(b"", keyed(*more))
     assert len(MESSAGE_KEYS) <= clean_lines.MOST_MESSAGE_KEYS, "raise clean_lines.THERE_CHARACTERS"

@@ -414,13 +414,13 @@ def test_a_value_may_be_wanted_more_than_once():
     ]
 
 
-def dialog_of(keys: object = (), call: object = None) -> tuple[object, ...]:
+def conversation_of(keys: object = (), call: object = None) -> tuple[object, ...]:
     roles = (("user", "user"),)
-    node = ("dialog", ("messages",), "role", "content", "user", roles, (), keys, (), call)
+    node = ("conversation", ("messages",), "role", "content", "user", roles, (), keys, (), call)
     return (("a",), node, False)
 
 
-ODD_DIALOGS = (
+ODD_CONVERSATIONS = (
     *(("keys", ((("a", ("a",), form),))) for form in ("spans", "", "texts")),
     *(("call", told) for told in ("function_call", (), ("f",), (1, "assistant"), ("f", 1))),
 )
@@ -429,7 +429,7 @@ ODD_DIALOGS = (
 def test_the_kernel_refuses_what_is_no_spec():
     kernel = native.kernel()
     good = ((), (), (), 100)
-    kernel.compile(((dialog_of((("a", ("a",), "text"),), ("f", "assistant")),), (), (), 100))
+    kernel.compile(((conversation_of((("a", ("a",), "text"),), ("f", "assistant")),), (), (), 100))
     for bad in (
         None,
         (),
@@ -441,7 +441,7 @@ def test_the_kernel_refuses_what_is_no_spec():
         ((), (), (), 10**6),
         (((("a",), ("list",), False),), (), (), 100),
         (((), ("text",), 1), (), ()),
-        *(((dialog_of(**{key: value}),), (), (), 100) for key, value in ODD_DIALOGS),
+        *(((conversation_of(**{key: value}),), (), (), 100) for key, value in ODD_CONVERSATIONS),
     ):
         with pytest.raises((TypeError, ValueError, IndexError, SystemError)):
             kernel.compile(bad)

@@ -198,7 +198,7 @@ from typing import Annotated
 
 import polars as pl
 
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.reading.lost_turns import carried
 from fmtkit.columns.kinds import BranchKind, IntegerKind, ListKind, RecordKind, TextKind, TreeKind
 from fmtkit.columns.problems import Column, Problem
@@ -223,7 +223,7 @@ def best_and_worst(tree: Annotated[Column, TreeKind(TURN, "turn")]) -> Preferenc
     best = asked.but(replies.list.first().struct.field("text"), few)
     worst = asked.but(replies.list.last().struct.field("text"))
     return Preference(
-        dialog(user=asked), dialog(assistant=best).having(tree), dialog(assistant=worst)
+        messages_of(user=asked), messages_of(assistant=best).having(tree), messages_of(assistant=worst)
     )
 '''
 REPLIES = [{"text": "worse", "rank": 2}, {"text": "better", "rank": 1, "replies": [{"text": "x"}]}]

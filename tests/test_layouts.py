@@ -94,7 +94,7 @@ def read_alike(name: str, other: str, rows: list[bytes]) -> bool:
     ours, theirs = (
         {
             frozenset(one.path(column).partition(".")[0] for column in one.columns) & there
-            for one in registry.named(kind)
+            for one in registry.converters_named(kind)
         }
         for kind in (name, other)
     )
@@ -340,7 +340,7 @@ def test_an_object_that_holds_turns_is_not_read_for_two_of_its_fields(tmp_path, 
 
 
 @pytest.mark.parametrize("name", ["messages_display", "input", "对话"])
-def test_a_dialog_as_text_is_read_by_its_marks_and_else_named(tmp_path, name):
+def test_a_conversation_as_text_is_read_by_its_marks_and_else_named(tmp_path, name):
     texts = ["USER: Hi\nASSISTANT: Ho", "USER: So\nASSISTANT: No", "USER: A\nASSISTANT: B"]
     best = guessed(written([{name: text} for text in texts], tmp_path))[0]
     assert (best.type, [*dict(best.columns).values()]) == ("transcript", [name])

@@ -21,7 +21,7 @@ from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.tables import MESSAGE
 from fmtkit.reading.column_kinds import kinds_of_columns
-from fmtkit.rendering.dialog_columns import dialog_column, groups
+from fmtkit.rendering.conversation_columns import conversation_column, groups
 from fmtkit.rendering.spans import find_spans
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.rendering.text_columns import text_column
@@ -134,11 +134,11 @@ def test_tags_that_nothing_closes_are_looked_at_once():
 
 def test_a_conversation_of_very_many_turns_is_refused_where_each_must_be_written_again():
     turns = [{"role": role, "content": "x"} for role in ("user", "assistant")]
-    dialogs = pl.Series(
+    conversations = pl.Series(
         [turns * 10_000, turns], dtype=pl.List(pl.Struct(dict.fromkeys(turns[0], pl.String)))
     )
     template = find_model_template("zephyr")
-    spanned, failures = find_spans(template, dialogs.to_arrow().cast(pa.list_(MESSAGE)))
+    spanned, failures = find_spans(template, conversations.to_arrow().cast(pa.list_(MESSAGE)))
     assert spanned[0] is None
     assert len(spanned[1].spans) == 1
     assert [(f.row, f.code) for f in failures] == [(0, "template_error")]
@@ -170,8 +170,8 @@ def test_adjacent_pairs_are_the_first_of_all_pairs_of_neighbouring_levels():
     assert found == [(i, *pair) for i, row in enumerate(rows) for pair in _adjacent(row)]
 
 
-def _said(dialog):
-    return dialog[-1]["content"]
+def _said(conversation):
+    return conversation[-1]["content"]
 
 
 def _adjacent(row):
@@ -338,8 +338,8 @@ class Counted(np.ndarray):
 
 def test_rows_are_not_looked_at_for_each_message_of_the_longest_conversation():
     def numbers(n):
-        dialogs = [talk(n)["messages"], *[talk(2)["messages"]] * n]
-        column = dialog_column(pa.array(dialogs, pa.list_(MESSAGE)))
+        conversations = [talk(n)["messages"], *[talk(2)["messages"]] * n]
+        column = conversation_column(pa.array(conversations, pa.list_(MESSAGE)))
         column.starts, column.ends = column.starts.view(Counted), column.ends.view(Counted)
         Counted.numbers = 0
         found = groups([column], np.arange(n + 1))

@@ -20,7 +20,7 @@ MIXED = [
 ]
 
 
-def dialogs(number: int) -> dict[str, object]:
+def conversations(number: int) -> dict[str, object]:
     asked = {"role": "user", "content": f'Say {number}, "meta": please.'}
     chosen = [asked, {"role": "assistant", "content": f"{number}"}]
     return {
@@ -31,12 +31,12 @@ def dialogs(number: int) -> dict[str, object]:
 
 def test_a_column_of_mixed_kinds_beside_messages_changes_nothing(tmp_path):
     rows = [
-        {"id": i} | ({"meta": MIXED[i % len(MIXED)]} if i % 7 else {}) | dialogs(i)
+        {"id": i} | ({"meta": MIXED[i % len(MIXED)]} if i % 7 else {}) | conversations(i)
         for i in range(400)
     ]
     mixed = convert(tmp_path, rows, "argilla_chat")
     assert mixed.report["warnings"]["extra_columns"] == 1
-    plain = convert(tmp_path, [dialogs(i) for i in range(400)], "argilla_chat")
+    plain = convert(tmp_path, [conversations(i) for i in range(400)], "argilla_chat")
     assert mixed.rows == plain.rows
 
 
@@ -53,15 +53,15 @@ def test_a_column_of_mixed_kinds_beside_messages_changes_nothing(tmp_path):
         (b'"meta": {"a": 1, "a": 2}', None),
         (b'"meta": 1, "meta": 2', None),
         (b'"meta": 123456789012345678901234567890', None),
-        (b'"chosen": ' + json.dumps(dialogs(0)["chosen"]).encode(), "duplicate_key"),
+        (b'"chosen": ' + json.dumps(conversations(0)["chosen"]).encode(), "duplicate_key"),
         (b'"audio": ["a.wav"]', "unsupported"),
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_a_row_gets_the_same_verdict_beside_mixed_columns(tmp_path, member, code, first):
-    sound = json.dumps(dialogs(0)).encode()[1:-1]
+    sound = json.dumps(conversations(0)).encode()[1:-1]
     bad = b"{" + (member + b"," + sound if first else sound + b"," + member) + b"}"
-    rows = [{"meta": MIXED[i % len(MIXED)]} | dialogs(i) for i in range(300)]
+    rows = [{"meta": MIXED[i % len(MIXED)]} | conversations(i) for i in range(300)]
     alone = convert(tmp_path, [bad], "argilla_chat")
     among = convert(tmp_path, [*rows, bad, *rows], "argilla_chat")
     expected = [] if code is None else [code]

@@ -16,7 +16,7 @@ from runs import fmtkit
 from fmtkit import convert
 from fmtkit.core.errors import OptionError
 from fmtkit.core.runner import find
-from fmtkit.core.tables import has_images, stored_schema, without_any_image, written
+from fmtkit.core.tables import final_rows, has_images, stored_schema, without_any_image
 from fmtkit.rendering.template_sources import find_model_template
 from fmtkit.running.pipeline import stream
 from fmtkit.writing.common_schema import common_schema, fitted
@@ -73,7 +73,7 @@ def test_any_two_types_of_a_table_fit_into_one_file(table):
             texts_and_messages += is_mix
             clashes += not is_mix
             continue
-        rows = written(first), written(second)
+        rows = final_rows(first), final_rows(second)
         whole = pa.concat_tables([fitted(part, schema) for part in rows])
         if has_images(schema) and not all(has_images(part.schema) for part in rows):
             rows = [part if has_images(part.schema) else without_any_image(part) for part in rows]

@@ -11,13 +11,13 @@ import pytest
 import test_tool_templates as tools_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_dialogs import column, dialogs, in_parts, joined, say
+from nasty_conversations import column, conversations, in_parts, joined, say
 from versions import as_pinned
 
 from fmtkit.core.errors import DependencyError
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.tracing import Fault, Interpreter, Request
+from fmtkit.rendering.tracing import Interpreter, Refusal, Request
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "rendering.jsonl"
 MODELS = template_sources.MODELS
@@ -92,7 +92,7 @@ def test_our_own_equal_the_conformance_samples(case):
     source = template_sources.own_of_model(case["template"]).source
     rendered = Interpreter(source, variables, now=now).render([request])[0]
     if isinstance(case["expected"], dict):
-        assert isinstance(rendered, Fault)
+        assert isinstance(rendered, Refusal)
     else:
         assert rendered == case["expected"]
 
@@ -103,7 +103,7 @@ def verdicts(done: chat.Rendering | chat.ReplyRendering) -> tuple[object, ...]:
 
 
 def check(templates: list[ChatTemplate], rows: Any, prompt: bool) -> None:
-    texts, cuts = joined([dialog for dialog, _ in rows])
+    texts, cuts = joined([conversation for conversation, _ in rows])
     known = pa.array([tools for _, tools in rows], pa.string())
     ours, theirs = (
         chat.render(one, column(texts), tools=known, add_generation_prompt=prompt, cuts=cuts)
@@ -114,7 +114,7 @@ def check(templates: list[ChatTemplate], rows: Any, prompt: bool) -> None:
     assert ours.traced_rows >= theirs.traced_rows
 
 
-talks = tools_of.with_calls() | dialogs() | in_parts(dialogs())
+talks = tools_of.with_calls() | conversations() | in_parts(conversations())
 rows = st.lists(st.tuples(talks, tools_of.tool_lists()), min_size=1, max_size=4)
 
 

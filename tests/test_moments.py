@@ -86,7 +86,7 @@ def contents(out: str) -> dict[str, bytes]:
     return {n.rpartition("out")[2]: d for n, d in files.items() if not n.endswith("report.json")}
 
 
-def by_transformers(monkeypatch, source: str, dialog: list[dict[str, str]]) -> str:
+def by_transformers(monkeypatch, source: str, conversation: list[dict[str, str]]) -> str:
     peer = pytest.importorskip("transformers.utils.chat_template_utils")
 
     class Clock:
@@ -96,7 +96,7 @@ def by_transformers(monkeypatch, source: str, dialog: list[dict[str, str]]) -> s
 
     with monkeypatch.context() as patch:
         patch.setattr(peer, "datetime", Clock)
-        text: str = peer.render_jinja_template([dialog], chat_template=source, **KWARGS)[0][0]
+        text: str = peer.render_jinja_template([conversation], chat_template=source, **KWARGS)[0][0]
     return text
 
 
@@ -121,14 +121,16 @@ def test_columns_rows_and_transformers_write_the_same_date(name, monkeypatch):
 
     @settings(max_examples=20, deadline=None)
     @given(st.lists(turns, min_size=1, max_size=3))
-    def compare(dialogs):
-        done = chat.render(template, pa.array(dialogs, pa.list_(WIDE_MESSAGE)))
+    def compare(conversations):
+        done = chat.render(template, pa.array(conversations, pa.list_(WIDE_MESSAGE)))
         assert done.difference is None
-        assert (done.traced_rows, done.plain_rows) == (len(dialogs), 0)
+        assert (done.traced_rows, done.plain_rows) == (len(conversations), 0)
         alone = Interpreter(template.source, template.special_tokens, now=DAY)
-        assert done.text.to_pylist() == alone.render([Request(d, None, False) for d in dialogs])
+        assert done.text.to_pylist() == alone.render(
+            [Request(d, None, False) for d in conversations]
+        )
         assert done.text.to_pylist() == [
-            by_transformers(monkeypatch, template.source, d) for d in dialogs
+            by_transformers(monkeypatch, template.source, d) for d in conversations
         ]
 
     compare()

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.conversions import open_named
 from fmtkit.running.pipeline import stream
@@ -20,7 +20,7 @@ ROW = {"responses_create_params": {"input": "2+2?"}, "answer": "4", "level": 3}
 def converted(path, **options):
     job = prepare(open_named(str(path)), RowOptions(type="nemo_gym", options=options))
     pieces = list(stream(job, engine=Threads(1)))
-    return [row for piece in pieces for row in written(piece.table).to_pylist()]
+    return [row for piece in pieces for row in final_rows(piece.table).to_pylist()]
 
 
 def write(path, text):

@@ -36,7 +36,7 @@ from fmtkit.training.data.convert_config import convert_config
 from fmtkit.writing import object_store
 from fmtkit.writing.formats import encode, find
 from fmtkit.writing.object_sinks import ObjectFolderSink, find_resumption
-from fmtkit.writing.sinks import Closing, Progress
+from fmtkit.writing.sinks import Closing, RunState
 from fmtkit.writing.task_output import TaskRecord
 
 fsspec = pytest.importorskip("fsspec")
@@ -222,7 +222,7 @@ def feed(sink, start: int, end: int) -> None:
         sink.write(rows_of(number, number % 3), "validation")
         sink.quarantine(b"%d\n" % number)
         state = {"done": number + 1}
-        sink.end_block(Progress((0, number + 1), lambda s=state: s, lambda: {"k": "v"}))
+        sink.end_block(RunState((0, number + 1), lambda s=state: s, lambda: {"k": "v"}))
 
 
 def whole(system, root):
@@ -307,7 +307,7 @@ def test_a_run_whose_workers_write_is_stopped_where_another_took_over(memory, tm
     with pytest.raises(WriteError, match="is being written by another run; this one stops"):
         place.keep(tmp_path / "shard", "train-000000-000.parquet")
     # Of a task that was done before, the driver learns it at the end.
-    first.adopt(TaskRecord(0), b"", Progress((0, 1), dict, dict, ends_task=True))
+    first.adopt(TaskRecord(0), b"", RunState((0, 1), dict, dict, ends_task=True))
     with pytest.raises(WriteError, match="is being written by another run; this one stops"):
         first.finish(CLOSING)
     assert not memory.exists("/out/manifest.json")

@@ -30,7 +30,7 @@ OPTIONS = ConvertOptions.declared()
 KEYED = {name: option.keys for name, option in OPTIONS.items() if option.keys}
 SAID = [(name, key) for name, found in KEYED.items() for key in found]
 PLUGIN = """from fmtkit.columns import Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.formats.registry import converter
 from fmtkit.core.tables import Preference
 
@@ -48,7 +48,7 @@ FRAME = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 RENDERED = [{**row, "question": FRAME.format(row["question"])} for row in ROWS[:8]]
 OTHER = {"instruction": "i", "chosen_response": "c", "rejected_response": "r"}
 ASKED = [{"role": role, "content": "x"} for role in ("system", "user")]
-DIALOG = {
+CONVERSATION = {
     "messages": ASKED,
     "chosen": {"role": "assistant", "content": "a"},
     "rejected": {"role": "assistant", "content": "b"},
@@ -79,7 +79,9 @@ CASES: dict[str, Case] = {
     "tokenizer": Case("MODEL", changes=False),
     "date": Case("2026-07-26", changes=False),
     "columns": Case({"question": "id2"}, rows=tuple({**r, "id2": "other"} for r in ROWS)),
-    "options": Case({"field_chosen": "better"}, {"datasets.type": "chat_template"}, (DIALOG,)),
+    "options": Case(
+        {"field_chosen": "better"}, {"datasets.type": "chat_template"}, (CONVERSATION,)
+    ),
     "where": Case("id <> 2"),
     "limit": Case(3),
     "workers": Case(2, changes=False),

@@ -28,7 +28,7 @@ CHAT = [
     [{"role": "user", "content": "red"}, {"role": "assistant", "content": "blue"}],
 ]
 ROWS = {
-    "openai": [{"messages": dialog} for dialog in CHAT],
+    "openai": [{"messages": conversation} for conversation in CHAT],
     "intel": [
         {"question": "red", "chosen": "a " + LONG, "rejected": "big " + LONG},
         {"question": "red", "chosen": LONG + " a", "rejected": LONG + " big"},
@@ -43,8 +43,8 @@ ROWS = {
     ],
     "gsm8k": [{"question": LONG, "answer": "1 #### 1"}, {"question": "red", "answer": "2 #### 2"}],
     "passthrough": [
-        {"prompt": dialog[:1], "completion": dialog[1:], "label": bool(n % 2)}
-        for n, dialog in enumerate([*CHAT, CHAT[2], CHAT[0]])
+        {"prompt": conversation[:1], "completion": conversation[1:], "label": bool(n % 2)}
+        for n, conversation in enumerate([*CHAT, CHAT[2], CHAT[0]])
     ],
 }
 

@@ -11,7 +11,7 @@ from fixture_cases import Case, cases, job_of
 from runs import INTEL, convert, convert_file, lines
 
 import fmtkit
-from fmtkit.core.tables import has_images, written
+from fmtkit.core.tables import final_rows, has_images
 from fmtkit.running.pipeline import stream
 
 CALLS = [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]
@@ -22,7 +22,8 @@ ASKED = {"role": "user", "content": "Call it."}
 def test_what_a_type_makes_passes_through_as_it_is(case: Case, tmp_path: Path) -> None:
     job = job_of(case, case.source)
     made = pa.Table.from_batches(
-        [batch for piece in stream(job) for batch in written(piece.table).to_batches()], job.schema
+        [batch for piece in stream(job) for batch in final_rows(piece.table).to_batches()],
+        job.schema,
     )
     stored = made.cast(job.stored_schema)
     pq.write_table(stored, tmp_path / "made.parquet")

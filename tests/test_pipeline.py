@@ -10,7 +10,7 @@ from mutated_rows import damaged, mutated
 from runs import INTEL, KTO, line, lines
 
 from fmtkit.core.errors import ColumnMismatchError, OptionError
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.ledger import TERMS, Ledger
 from fmtkit.running.pipeline import Piece, Progress, process, stream
@@ -214,7 +214,7 @@ def test_rows_of_a_generator_are_read_as_often_as_a_run_needs():
     rows = ({"question": f"q{i}", "answer": "a #### 4", "extra": i} for i in range(5))
     job = prepare(open_sources(rows), RowOptions(type="gsm8k"))
     [piece] = stream(job)
-    assert written(piece.table).column("extra").to_pylist() == [0, 1, 2, 3, 4]
+    assert final_rows(piece.table).column("extra").to_pylist() == [0, 1, 2, 3, 4]
 
 
 def test_a_row_of_which_one_pair_cannot_be_rendered_is_lost_as_a_whole(tmp_path):

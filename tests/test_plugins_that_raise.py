@@ -13,7 +13,7 @@ from fmtkit.formats import target_registry
 HEAD = (
     "import polars as pl\n"
     "from fmtkit.columns import Text\n"
-    "from fmtkit.columns.dialogs import pair\n"
+    "from fmtkit.columns.conversations import pair\n"
     "from fmtkit.formats.registry import converter\n"
     "from fmtkit.core.tables import Preference\n"
 )

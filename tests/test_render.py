@@ -20,7 +20,7 @@ TOOL = {
 ARGUMENTS = {"city": "Köln", "days": 2, "deep": {"a": [1, None]}}
 
 
-def dialog(arguments: object) -> list[dict[str, object]]:
+def conversation(arguments: object) -> list[dict[str, object]]:
     call = {"type": "function", "function": {"name": "weather", "arguments": arguments}}
     return [
         {"role": "system", "content": "Be brief."},
@@ -51,7 +51,7 @@ def tokenizer(model):
 def test_a_conversation_is_rendered_as_transformers_does(model, tokenizer, template, tools, prompt):
     if template == "chatml" and tools:
         pytest.skip("ChatML has no place for tools")
-    messages = dialog(ARGUMENTS) if template != "chatml" else dialog(ARGUMENTS)[:2]
+    messages = conversation(ARGUMENTS) if template != "chatml" else conversation(ARGUMENTS)[:2]
     source = None if template is None else find_model_template(template).source
     expected = tokenizer.apply_chat_template(
         messages, tools=tools, chat_template=source, tokenize=False, add_generation_prompt=prompt
@@ -64,11 +64,11 @@ def test_a_conversation_is_rendered_as_transformers_does(model, tokenizer, templ
 
 
 def test_arguments_are_a_dict_or_json_text():
-    whole = fmtkit.render(dialog(ARGUMENTS), "trl:qwen3", tools=[TOOL])
-    assert fmtkit.render(dialog(json.dumps(ARGUMENTS)), "trl:qwen3", tools=[TOOL]) == whole
+    whole = fmtkit.render(conversation(ARGUMENTS), "trl:qwen3", tools=[TOOL])
+    assert fmtkit.render(conversation(json.dumps(ARGUMENTS)), "trl:qwen3", tools=[TOOL]) == whole
     assert '"city": "Köln"' in whole
     with pytest.raises(TemplateError, match=r"messages\[2\].tool_calls: arguments are not JSON"):
-        fmtkit.render(dialog("{"), "trl:qwen3")
+        fmtkit.render(conversation("{"), "trl:qwen3")
 
 
 def test_what_would_be_left_out_is_an_error():

@@ -166,7 +166,7 @@ def test_a_plugin_that_the_run_did_not_have_is_named() -> None:
 
 def test_a_plugin_of_the_run_must_be_given_again() -> None:
     Path("mine.py").write_text(
-        "from fmtkit.columns import Text\nfrom fmtkit.columns.dialogs import pair\n"
+        "from fmtkit.columns import Text\nfrom fmtkit.columns.conversations import pair\n"
         "from fmtkit.formats.registry import converter\nfrom fmtkit.core.tables import Preference\n\n\n"
         "@converter()\ndef rows(question: Text, chosen: Text, rejected: Text) -> Preference:\n"
         "    return pair(question, chosen, rejected)\n"

@@ -1,4 +1,4 @@
-"""Rows of the online methods: transforms of the user, every other column, texts and dialogs as prompts."""
+"""Rows of the online methods: transforms of the user, every other column, texts and conversations as prompts."""
 
 import json
 from pathlib import Path
@@ -174,13 +174,16 @@ class Tokenizer:
         return "<s>" + "".join(f"{m['role']}: {m['content']}\n" for m in messages)
 
 
-def test_dialogs_are_rendered_beside_texts(folder):
+def test_conversations_are_rendered_beside_texts(folder):
     _, work = prepared(folder, "rewards.as_text", "rewards.answered")
     found = rows.load_rows(work, find("grpo"), tokenizer=Tokenizer())[0]
     prompts = [row["prompt"] for row in found]
     texts = [row["prompt"] for row in loaded(prepared(folder, "rewards.as_text")[1])]
-    dialogs = [row["prompt"] for row in loaded(prepared(folder, "rewards.answered")[1])]
-    rendered = ["".join(f"{m['role']}: {m['content']}\n" for m in dialog) for dialog in dialogs]
+    conversations = [row["prompt"] for row in loaded(prepared(folder, "rewards.answered")[1])]
+    rendered = [
+        "".join(f"{m['role']}: {m['content']}\n" for m in conversation)
+        for conversation in conversations
+    ]
     assert sorted(prompts) == sorted([*texts, *rendered])
 
 

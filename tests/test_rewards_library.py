@@ -204,16 +204,16 @@ def test_options_that_make_no_sense_are_refused(made, words):
         made()
 
 
-def test_messages_of_a_dialog_with_tools_end_in_the_last_answer():
-    dialog = [
+def test_messages_of_a_conversation_with_tools_end_in_the_last_answer():
+    conversation = [
         {"role": "assistant", "content": None, "tool_calls": [{}]},
         {"role": "tool", "content": "99"},
         {"role": "assistant", "content": [{"type": "text", "text": "It is 7"}]},
     ]
-    assert text_of(dialog) == "It is 7"
-    assert text_of(dialog[:2]) == ""
+    assert text_of(conversation) == "It is 7"
+    assert text_of(conversation[:2]) == ""
     assert text_of([]) == ""
-    assert accuracy()([dialog, dialog[:2]], answer=["7", "7"]) == [1.0, 0.0]
+    assert accuracy()([conversation, conversation[:2]], answer=["7", "7"]) == [1.0, 0.0]
 
 
 def test_every_reward_of_the_library_says_what_it_is():

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config import user_objects
 from fmtkit.training.online.rollouts import contract, loading
-from fmtkit.training.online.rollouts.contract import Rollout, RolloutError
+from fmtkit.training.online.rollouts.contract import RolloutError, RolloutFunction
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
 
 GOOD = {
@@ -84,7 +84,7 @@ def test_a_function_that_fails_is_told_with_its_line(model, tmp_path):
     def broken(prompts, trainer):
         return {"prompt_ids": prompts[99]}
 
-    trainer = scripted.make_trainer(model, tmp_path, rollout=Rollout("env.broken", broken))
+    trainer = scripted.make_trainer(model, tmp_path, rollout=RolloutFunction("env.broken", broken))
     with pytest.raises(
         RolloutError, match=r"env.broken raised IndexError: .*test_rollout_functions.py:\d+"
     ):

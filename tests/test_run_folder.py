@@ -61,7 +61,7 @@ def test_other_files_and_empty_folders_are_in_nobodys_way(tmp_path, config):
 
 
 def test_processes_of_one_run_share_its_folder(tmp_path):
-    with run_lock.held(tmp_path) as lock:
+    with run_lock.hold(tmp_path) as lock:
         lock.share()
         process = run_lock.RunLock(tmp_path)
         process.share()
@@ -82,7 +82,7 @@ def test_a_training_process_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
 
     def train_for_a_while(work, stop):
         gc.collect()
-        with pytest.raises(OutputExistsError, match="still uses"), run_lock.held(tmp_path):
+        with pytest.raises(OutputExistsError, match="still uses"), run_lock.hold(tmp_path):
             pass
         seen.append(work)
         return 0
@@ -91,7 +91,7 @@ def test_a_training_process_holds_the_lock_until_it_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "train", train_for_a_while)
     assert process.main([str(tmp_path)]) == 0
     assert seen == [tmp_path]
-    with run_lock.held(tmp_path):
+    with run_lock.hold(tmp_path):
         assert process.main([str(tmp_path)]) == OutputExistsError.exit_code
 
 

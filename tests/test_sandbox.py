@@ -2,7 +2,7 @@ import time
 from typing import Any
 
 import pytest
-from nasty_dialogs import column, say
+from nasty_conversations import column, say
 
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits
@@ -10,7 +10,7 @@ from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
 from fmtkit.rendering.sandbox import Sandbox, decode_leaf, encode_leaf, harmless
-from fmtkit.rendering.tracing import Fault, Interpreter, Request, Shape, View
+from fmtkit.rendering.tracing import Interpreter, Refusal, Request, Shape, View
 from fmtkit.rendering.unknowns import Slot
 
 QUICK = Limits(seconds=0.5)
@@ -21,13 +21,13 @@ def ask(*contents: str) -> list[Request]:
     return [Request(say(("user", content)), None, False) for content in contents]
 
 
-def render(source: str, *contents: str, limits: Limits = QUICK) -> list[str | Fault]:
+def render(source: str, *contents: str, limits: Limits = QUICK) -> list[str | Refusal]:
     return Sandbox(source, {}, limits=limits).render(ask(*contents))
 
 
 def refusal(source: str) -> str:
     output = render(source, "hi")[0]
-    assert isinstance(output, Fault)
+    assert isinstance(output, Refusal)
     return output.message
 
 
@@ -60,7 +60,7 @@ def test_an_endless_loop_fails_its_row_and_no_other():
     began = time.monotonic()
     first, second, third = render(source, "a", "loop", "b", limits=Limits(seconds=1))
     assert (first, third) == ("a", "b")
-    assert second == Fault("no answer within 1 seconds")
+    assert second == Refusal("no answer within 1 seconds")
     assert time.monotonic() - began < 20
 
 
@@ -82,7 +82,7 @@ def test_a_template_that_always_loops_is_given_up():
 )
 def test_a_gigabyte_of_output_is_contained(source):
     output = render(source, "hi", limits=Limits(seconds=5, memory=1 << 29))[0]
-    assert isinstance(output, Fault)
+    assert isinstance(output, Refusal)
 
 
 def test_a_power_that_would_take_years_is_refused_even_when_compiled():
@@ -111,7 +111,7 @@ def test_the_interpreter_cannot_be_reached(source):
         output = render(source, "hi")[0]
     except TemplateError:
         return
-    assert isinstance(output, Fault) or output in {"", "None"}
+    assert isinstance(output, Refusal) or output in {"", "None"}
 
 
 def test_half_a_surrogate_pair_is_a_fault():

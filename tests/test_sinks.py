@@ -11,7 +11,7 @@ import pytest
 from fmtkit.core.errors import OptionError, OutputExistsError, WriteError
 from fmtkit.writing import formats
 from fmtkit.writing.formats import encode, find
-from fmtkit.writing.sinks import Closing, FileSink, Progress
+from fmtkit.writing.sinks import Closing, FileSink, RunState
 
 SCRIPT = Path(__file__).with_name("killed_runs.py")
 TABLE = pa.table({"text": ["a", "b"]})
@@ -46,7 +46,7 @@ def test_a_file_its_quarantine_and_its_report_appear_at_the_end(tmp_path, format
     for number in range(3):
         sink.write(encode(TABLE, find(format), find(format).compressions[0]))
         sink.quarantine(b"{}\n")
-        sink.end_block(Progress((0, number + 1), dict, dict))
+        sink.end_block(RunState((0, number + 1), dict, dict))
     assert all(name.startswith(".") for name in names(path.parent))
     (written,) = sink.finish(closing())
     assert names(path.parent) == [

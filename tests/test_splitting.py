@@ -15,7 +15,7 @@ from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.writing.splitting import LowestHashes, by_fraction, by_rows, prompt_hashes
 
 
-def dialogs(texts: list[str], dtype: pl.DataType = NARROW) -> pl.Series:
+def conversations(texts: list[str], dtype: pl.DataType = NARROW) -> pl.Series:
     return pl.Series(
         "prompt", [[{"role": "user", "content": t}] for t in texts], dtype=pl.List(dtype)
     )
@@ -59,8 +59,8 @@ def test_roles_and_turns_are_part_of_a_prompt():
 
 
 def test_narrow_and_wide_messages_of_one_text_hash_alike():
-    narrow = prompt_hashes(pl.DataFrame({"prompt": dialogs(["q"])}), 0)
-    wide = prompt_hashes(pl.DataFrame({"prompt": dialogs(["q"], WIDE)}), 0)
+    narrow = prompt_hashes(pl.DataFrame({"prompt": conversations(["q"])}), 0)
+    wide = prompt_hashes(pl.DataFrame({"prompt": conversations(["q"], WIDE)}), 0)
     assert narrow.tolist() == wide.tolist()
 
 

@@ -17,19 +17,19 @@ TOKENIZER = str(Path(__file__).parents[1] / "fixtures" / "tokenizer")
 ASKED = [f"What is {n} + {n}?" for n in range(8)]
 OWN = {"id": "k1", "note": "n"}
 PAIRS = [{"question": q, "chosen": "right", "rejected": "wrong"} | OWN for q in ASKED]
-DIALOGS = [
+CONVERSATIONS = [
     {"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": f"{n}"}]} | OWN
     for n, q in enumerate(ASKED)
 ]
-RATED = [row | {"rating": n % 2} for n, row in enumerate(DIALOGS)]
+RATED = [row | {"rating": n % 2} for n, row in enumerate(CONVERSATIONS)]
 TOLD = [
     {"messages": [{"role": "user", "content": f"User: {q}\nAssistant: {q}"}, *row["messages"][1:]]}
     | OWN
-    for q, row in zip(ASKED, DIALOGS, strict=True)
+    for q, row in zip(ASKED, CONVERSATIONS, strict=True)
 ]
 FILES = {
     "pairs.jsonl": lines(PAIRS),
-    "dialogs.jsonl": lines(DIALOGS),
+    "dialogs.jsonl": lines(CONVERSATIONS),
     "rated.jsonl": lines(RATED),
     "told.jsonl": lines(TOLD),
     "named.csv": ("Question;Answer;id;note\n" + "".join(f"{q};{q};k;n\n" for q in ASKED)).encode(),

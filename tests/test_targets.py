@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import drawn_dialogs as drawn
+import drawn_conversations as drawn
 import fixture_cases
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +19,7 @@ import fmtkit
 from fmtkit.commands import flags
 from fmtkit.commands.application import application
 from fmtkit.core.errors import NothingWrittenError, OptionError, UnknownNameError
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.formats import target_registry
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.rendering.template_sources import find_model_template
@@ -260,9 +260,9 @@ def test_a_plugin_adds_a_target(tmp_path: Path) -> None:
     plugin.write_text(
         "from fmtkit.columns.exports import question, text_of_reply\n"
         "from fmtkit.core.tables import Completion\n"
-        "from fmtkit.formats.target_registry import Rows, target\n\n\n"
+        "from fmtkit.formats.target_registry import WrittenColumns, target\n\n\n"
         "@target(reads='completion')\n"
-        "def rows(table: Completion) -> Rows:\n"
+        "def rows(table: Completion) -> WrittenColumns:\n"
         "    return {'ask': question(table.prompt), 'say': text_of_reply(table.completion)}\n"
     )
     out = tmp_path / "out.jsonl"
@@ -448,11 +448,11 @@ def test_trl_renders_calls_of_tools_from_files_as_fmtkit_renders_the_rows(
 
 @pytest.mark.parametrize("to", sorted({found.name for found in target_registry.targets()}))
 def test_a_job_of_a_target_is_pickled_for_other_processes(to: str) -> None:
-    found = next(f for f in target_registry.named(to) if not f.text)
+    found = next(f for f in target_registry.targets_named(to) if not f.text)
     table = found.takes.name()
     method = METHODS[table]
     rows = drawn_rows(table)
     stream = RowStream(rows, RowOptions(type="passthrough", method=method, to=to))
-    made = [written(piece.table) for piece in stream]
+    made = [final_rows(piece.table) for piece in stream]
     again = pickle.loads(pickle.dumps(stream.job.text))
     assert again.schema(stream.job.canonical) == stream.job.schema == made[0].schema

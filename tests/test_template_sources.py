@@ -151,7 +151,7 @@ for name in ("glm4_moe", "aya", "trl:qwen3"):
     ],
 )
 def test_a_name_in_another_spelling_is_meant_and_another_model_is_not(name, meant):
-    assert template_sources.meant(name) == meant
+    assert template_sources.near_name(name) == meant
 
 
 def test_an_unknown_model_is_said_to_have_its_template_in_its_tokenizer():

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from nasty_dialogs import column, dialogs, in_parts, joined, say
+from nasty_conversations import column, conversations, in_parts, joined, say
 from versions import as_pinned
 
 from fmtkit.rendering import chat, survival, template_sources
 from fmtkit.rendering.content_parts import in_form
 from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START, environment
-from fmtkit.rendering.tracing import Fault, Interpreter, Request
+from fmtkit.rendering.tracing import Interpreter, Refusal, Request
 
 GOLDENS = Path(__file__).parents[2] / "shared" / "data" / "goldens" / "rendering.jsonl"
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -49,9 +49,9 @@ SYSTEM = {
 }
 
 
-def text(name: str, dialog: Any, **tokens: str) -> str | None:
+def text(name: str, conversation: Any, **tokens: str) -> str | None:
     template = template_sources.find_family(name).with_tokens(tokens)
-    return chat.render(template, column([dialog])).text[0].as_py()
+    return chat.render(template, column([conversation])).text[0].as_py()
 
 
 @pytest.mark.parametrize("name", template_sources.SHIPPED)
@@ -105,7 +105,7 @@ def test_rendering_equals_the_conformance_samples(case):
     rendered = Interpreter(template.source, variables, now=now).render([request])[0]
     expected = case["expected"]
     if isinstance(expected, dict):
-        assert isinstance(rendered, Fault)
+        assert isinstance(rendered, Refusal)
         assert expected["message"] in rendered.message
     else:
         assert rendered == expected
@@ -117,11 +117,11 @@ def compiled(name: str) -> tuple[chat.ChatTemplate, Interpreter]:
     return template, Interpreter(template.source, TOKENS)
 
 
-def by_transformers(source: str, dialog: Any, add_generation_prompt: bool) -> str | Exception:
+def by_transformers(source: str, conversation: Any, add_generation_prompt: bool) -> str | Exception:
     peer = pytest.importorskip("transformers.utils.chat_template_utils")
     arguments = {"chat_template": source, "add_generation_prompt": add_generation_prompt}
     try:
-        return peer.render_jinja_template([dialog], **arguments, **TOKENS)[0][0]
+        return peer.render_jinja_template([conversation], **arguments, **TOKENS)[0][0]
     except Exception as error:  # noqa: BLE001 - whatever axolotl raises, we must refuse
         return error
 
@@ -146,18 +146,18 @@ def check_against_transformers(name: str, rows: list[Any], add_generation_prompt
     said = {failure.row: failure.message for failure in by_columns.failures}
     assert by_columns.difference is None
     for row, original in enumerate(rows):
-        dialog = [in_form(message, template.compiled.forms) for message in original]
-        alone = interpreter.render([Request(dialog, None, add_generation_prompt)])[0]
+        conversation = [in_form(message, template.compiled.forms) for message in original]
+        alone = interpreter.render([Request(conversation, None, add_generation_prompt)])[0]
         found = by_columns.text[row].as_py()
-        expected = by_transformers(template.source, dialog, add_generation_prompt)
+        expected = by_transformers(template.source, conversation, add_generation_prompt)
         if isinstance(expected, str) and said.get(row) == survival.ALL_LOST.message:
-            changed = [{**m, "content": with_word(m["content"])} for m in dialog]
+            changed = [{**m, "content": with_word(m["content"])} for m in conversation]
             assert WORD not in str(by_transformers(template.source, changed, add_generation_prompt))
         elif isinstance(expected, str):
             assert found == expected == alone
         else:
             assert found is None
-            assert isinstance(alone, Fault)
+            assert isinstance(alone, Refusal)
             assert str(expected) in said[row]
 
 
@@ -169,9 +169,11 @@ def every_template() -> list[str]:
 @as_pinned
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from(every_template()), st.lists(dialogs(), min_size=1, max_size=6), st.booleans()
+    st.sampled_from(every_template()),
+    st.lists(conversations(), min_size=1, max_size=6),
+    st.booleans(),
 )
-def test_columns_rows_and_transformers_agree_on_nasty_dialogs(name, rows, prompt):
+def test_columns_rows_and_transformers_agree_on_nasty_conversations(name, rows, prompt):
     check_against_transformers(name, rows, prompt)
 
 
@@ -179,7 +181,7 @@ def test_columns_rows_and_transformers_agree_on_nasty_dialogs(name, rows, prompt
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(every_template()),
-    st.lists(in_parts(dialogs()), min_size=1, max_size=6),
+    st.lists(in_parts(conversations()), min_size=1, max_size=6),
     st.booleans(),
 )
 def test_columns_rows_and_transformers_agree_on_contents_in_parts(name, rows, prompt):
@@ -189,7 +191,7 @@ def test_columns_rows_and_transformers_agree_on_contents_in_parts(name, rows, pr
 @pytest.mark.slow
 @pytest.mark.parametrize("name", every_template())
 @settings(max_examples=25, deadline=None)
-@given(rows=st.lists(in_parts(dialogs()), min_size=1, max_size=6), prompt=st.booleans())
+@given(rows=st.lists(in_parts(conversations()), min_size=1, max_size=6), prompt=st.booleans())
 def test_every_template_agrees_with_transformers_on_contents_in_parts(name, rows, prompt):
     check_against_transformers(name, rows, prompt)
 
@@ -197,8 +199,8 @@ def test_every_template_agrees_with_transformers_on_contents_in_parts(name, rows
 @pytest.mark.slow
 @pytest.mark.parametrize("name", every_template())
 @settings(max_examples=25, deadline=None)
-@given(rows=st.lists(dialogs(), min_size=1, max_size=12), prompt=st.booleans())
-def test_every_template_agrees_with_transformers_on_many_nasty_dialogs(name, rows, prompt):
+@given(rows=st.lists(conversations(), min_size=1, max_size=12), prompt=st.booleans())
+def test_every_template_agrees_with_transformers_on_many_nasty_conversations(name, rows, prompt):
     check_against_transformers(name, rows, prompt)
 
 

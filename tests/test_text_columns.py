@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_dialogs import texts
+from nasty_conversations import texts
 
 from fmtkit.rendering.text_columns import text_column
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from nasty_dialogs import column, dialogs, messages, texts
+from nasty_conversations import column, conversations, messages, texts
 from versions import as_pinned
 
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import in_form
-from fmtkit.rendering.dialog_columns import Batch, dialog_column, groups
+from fmtkit.rendering.conversation_columns import Batch, conversation_column, groups
 from fmtkit.rendering.sandbox import Sandbox
 
 NOW = datetime(2024, 7, 26)
@@ -130,13 +130,13 @@ def with_calls(draw: st.DrawFn) -> list[dict[str, Any]]:
     return turns + [draw(messages("assistant"))] * draw(st.booleans())
 
 
-def is_said(dialog: list[dict[str, Any]]) -> bool:
+def is_said(conversation: list[dict[str, Any]]) -> bool:
     """Return whether no content is a tag alone: of these a template keeps a mere place, lost or not."""
-    said = [(message.get("content") or "").strip() for message in dialog]
+    said = [(message.get("content") or "").strip() for message in conversation]
     return all(re.sub(r"<[^>]*>", "", content).strip() for content in said if content)
 
 
-talks = (with_calls() | dialogs()).filter(is_said)
+talks = (with_calls() | conversations()).filter(is_said)
 rows = st.lists(st.tuples(talks, tool_lists()), min_size=1, max_size=4)
 
 
@@ -152,19 +152,23 @@ def by_rows(template: ChatTemplate) -> ChatTemplate:
     return made
 
 
-def opened(dialog: Any) -> Any:
+def opened(conversation: Any) -> Any:
     """Make values of the tool calls of messages, and drop what is null, as a template gets them."""
     return [
         {k: json.loads(v) if k == "tool_calls" else v for k, v in m.items() if v is not None}
-        for m in dialog
+        for m in conversation
     ]
 
 
-def by_transformers(source: str, dialog: Any, tools: Any, prompt: bool) -> str | None:
+def by_transformers(source: str, conversation: Any, tools: Any, prompt: bool) -> str | None:
     peer = pytest.importorskip("transformers.utils.chat_template_utils")
     try:
         made = peer.render_jinja_template(
-            [dialog], tools=tools, chat_template=source, add_generation_prompt=prompt, **TOKENS
+            [conversation],
+            tools=tools,
+            chat_template=source,
+            add_generation_prompt=prompt,
+            **TOKENS,
         )[0][0]
         made.encode()
     except Exception:  # noqa: BLE001 - whatever transformers raises, we must refuse
@@ -174,7 +178,7 @@ def by_transformers(source: str, dialog: Any, tools: Any, prompt: bool) -> str |
 
 def check(template: ChatTemplate, given: Any, prompt: bool) -> chat.Rendering:
     """Compare the texts and verdicts of columns and of rows, and the texts with transformers'."""
-    said = column([dialog for dialog, _ in given])
+    said = column([conversation for conversation, _ in given])
     tools = pa.array([tools for _, tools in given], pa.string())
     done = chat.render(template, said, tools=tools, add_generation_prompt=prompt)
     assert done.difference is None
@@ -183,9 +187,9 @@ def check(template: ChatTemplate, given: Any, prompt: bool) -> chat.Rendering:
     assert done.failures == alone.failures
     assert done.warnings.get(SHORTENED) == alone.warnings.get(SHORTENED)
     clocked = "strftime_now" in template.source
-    for found, (dialog, known) in zip(done.text.to_pylist(), given, strict=True):
+    for found, (conversation, known) in zip(done.text.to_pylist(), given, strict=True):
         if found is not None and not clocked:
-            values = [in_form(message, template.compiled.forms) for message in opened(dialog)]
+            values = [in_form(message, template.compiled.forms) for message in opened(conversation)]
             tools = json.loads(known) if known else None
             assert found == by_transformers(template.source, values, tools, prompt)
     return done
@@ -300,7 +304,7 @@ def test_every_list_of_tools_of_its_own_is_rendered_by_columns():
 def test_lists_of_as_many_tools_are_of_one_group():
     given = [f"[{SEARCH.replace('search', f's{n}')}]" for n in range(30)]
     batch = Batch(
-        [dialog_column(column([talk(0, "{}")] * len(given)))], pa.array(given, pa.string())
+        [conversation_column(column([talk(0, "{}")] * len(given)))], pa.array(given, pa.string())
     )
     assert len(groups(batch.parts, np.arange(len(given)))) == 1
     assert len(groups(batch.parts_with_known_tools, np.arange(len(given)))) == len(given)
@@ -399,7 +403,7 @@ def mine(source: str) -> ChatTemplate:
 @example([(talk(0, '{"query":"é","page":1.0}'), f"[{SEARCH}]")] * 9)
 def test_whatever_a_template_asks_of_a_tool_call_comes_out_as_row_by_row(expression, given):
     written = expression if expression.startswith("{%") else "{{ " + expression + " }}"
-    said = column([dialog for dialog, _ in given])
+    said = column([conversation for conversation, _ in given])
     tools = pa.array([tools for _, tools in given], pa.string())
     template = mine(MADE.replace("{{ EXPRESSION }}", written))
     done, alone = (chat.render(made, said, tools=tools) for made in (template, by_rows(template)))

@@ -15,7 +15,7 @@ import touched
         ("fmtkit/reading/kernel/turns.c", "tests/test_kernel_layouts.py"),
         ("fmtkit/core/message_keys.py", "tests/test_messages_follow.py"),
         ("fmtkit/core/message_keys.py", "tests/test_targets.py"),
-        ("fmtkit/rendering/dialog_columns.py", "tests/test_chat.py"),
+        ("fmtkit/rendering/conversation_columns.py", "tests/test_chat.py"),
         ("pyproject.toml", "tests/test_package.py"),
         ("runners/dpo.py", "tests/test_runners.py"),
         ("docs/grpo.md", "tests/test_docs.py"),

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_dialogs import column, say, texts
+from nasty_conversations import column, say, texts
 
 from fmtkit.rendering import chat, template_sources
 from fmtkit.rendering.chat import ChatTemplate
-from fmtkit.rendering.tracing import Fault, Interpreter, Leaf, Request, Shape, View
+from fmtkit.rendering.tracing import Interpreter, Leaf, Refusal, Request, Shape, View
 from fmtkit.rendering.unknowns import Slot, expand
 
 
@@ -33,7 +33,7 @@ def trace(source: str, *contents: str) -> Leaf | None:
     return interpreter(source).trace((shapes,), [View((0,))], slots)
 
 
-def alone(source: str, *contents: str) -> str | Fault:
+def alone(source: str, *contents: str) -> str | Refusal:
     messages = [{"role": "user", "content": content} for content in contents]
     return interpreter(source).render([Request(messages, None, False)])[0]
 
@@ -145,7 +145,7 @@ def test_whatever_a_template_does_comes_out_as_row_by_row(expression, rows):
     for row, (c, d) in enumerate(rows):
         expected = alone(source, c, d)
         found = done.text[row].as_py()
-        assert found == (None if isinstance(expected, Fault) else expected)
+        assert found == (None if isinstance(expected, Refusal) else expected)
 
 
 STATEMENTS = [
@@ -174,7 +174,7 @@ def test_whatever_a_statement_does_comes_out_as_row_by_row(statement, rows):
     assert done.difference is None
     for row, (c, d) in enumerate(rows):
         expected = alone(source, c, d)
-        if isinstance(expected, Fault):
+        if isinstance(expected, Refusal):
             assert failed[row] == expected.message
         else:
             assert done.text[row].as_py() == expected

@@ -37,7 +37,7 @@ def changed(model: Path, folder: Path, file: str, **values) -> str:
 
 def train(capsys, monkeypatch, folder: Path, rows: list[dict], **keys) -> runs.Command:
     """Run `fmtkit train` on these rows; a process that would be started fails the test."""
-    monkeypatch.setattr(training_run, "launched", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(training_run, "launch", lambda _: pytest.fail("a process was started"))
     data = folder / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     whole = {

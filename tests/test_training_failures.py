@@ -114,12 +114,12 @@ def test_an_id_without_an_embedding_is_explained(model, tmp_path, capfd, monkeyp
 
 
 def test_rows_of_which_no_token_is_trained_on_are_one_line(model, tmp_path, capfd):
-    dialog = [
+    conversation = [
         {"role": "user", "content": "red"},
         {"role": "assistant", "content": "blue", "train": False},
     ]
     data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps({"messages": dialog}) + "\n" for _ in range(8)))
+    data.write_text("".join(json.dumps({"messages": conversation}) + "\n" for _ in range(8)))
     keys = keys_of(tmp_path, model, rl=None) | {"datasets": [{"path": str(data), "type": "openai"}]}
     del keys["rl"]
     code, line = told(capfd, prepared(keys))
@@ -131,11 +131,13 @@ def test_rows_of_which_no_token_is_trained_on_are_one_line(model, tmp_path, capf
 def test_rows_that_the_trainer_leaves_out_are_counted_in_its_output_and_report(
     model, tmp_path, capfd
 ):
-    def dialog(number: int, *, trained: bool) -> list[dict[str, object]]:
+    def conversation(number: int, *, trained: bool) -> list[dict[str, object]]:
         reply = {"role": "assistant", "content": "blue", "train": trained}
         return [{"role": "user", "content": f"red {number}"}, reply]
 
-    lines = [dialog(n, trained=n % 4 > 0) for n in range(8)] + [dialog(1, trained=True)] * 2
+    lines = [conversation(n, trained=n % 4 > 0) for n in range(8)] + [
+        conversation(1, trained=True)
+    ] * 2
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps({"messages": line}) + "\n" for line in lines))
     keys = keys_of(tmp_path, model) | {

@@ -397,7 +397,7 @@ def test_a_new_run_reads_no_job_of_an_earlier_one(tmp_path):
 
 def test_nothing_is_written_where_another_run_goes_on(tmp_path):
     raw, run = run_of(tmp_path), tmp_path / "run"
-    with run_lock.held(run):
+    with run_lock.hold(run):
         there = sorted(run.iterdir())
         with pytest.raises(FmtkitError, match="still uses this folder; wait for its end"):
             train(raw, prepare=True)

@@ -236,9 +236,9 @@ CHAT = [
 ]
 
 
-def chat_job(folder: Path, model: str, dialogs: list[list[dict]], **keys) -> Job:
+def chat_job(folder: Path, model: str, conversations: list[list[dict]], **keys) -> Job:
     schema = TABLES["Conversation"].schema(frozenset({"messages"}), wide=True, text=False)
-    rows = [{"messages": dialog} for dialog in dialogs]
+    rows = [{"messages": conversation} for conversation in conversations]
     path = folder / "wide.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     work = tiny.make_job(folder, model, "sft", "Conversation", {"max_steps": 1, **keys})
@@ -280,12 +280,14 @@ def test_inspect_shows_which_messages_are_not_learnt(everything, model, tmp_path
 
 @pytest.mark.parametrize("flagged", [False, True])
 def test_replies_are_found_where_the_template_marks_none(flagged, model, tmp_path):
-    dialog = CHAT if flagged else [{**message, "train": None} for message in CHAT]
-    work = chat_job(tmp_path, model, [dialog, dialog], micro_batch_size=2)
+    conversation = CHAT if flagged else [{**message, "train": None} for message in CHAT]
+    work = chat_job(tmp_path, model, [conversation, conversation], micro_batch_size=2)
     batch = batch_of(Job(**{**work.__dict__, "template_text": UNMARKED}))
     last = "warm river<|pad|>\n"
     assert learnt(model, batch) == [last if flagged else "big apple<|pad|>\n" + last] * 2
-    expected = shown(model, "Conversation", [{"messages": dialog}] * 2, Masking("sft"), UNMARKED)
+    expected = shown(
+        model, "Conversation", [{"messages": conversation}] * 2, Masking("sft"), UNMARKED
+    )
     assert sorted(seen("sft", batch)) == sorted(expected)
 
 
@@ -296,13 +298,13 @@ def test_thinking_that_the_template_leaves_out_costs_no_row(model, tmp_path):
         "{{ m.content }}{% else %}{{ m.content.split('</think>')[-1] }}{% endif %}<|im_end|>\n"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    dialog = [
+    conversation = [
         {"role": "user", "content": "red"},
         {"role": "assistant", "content": "<think>stone</think>big apple"},
         {"role": "user", "content": "blue"},
         {"role": "assistant", "content": "<think>a</think>warm river"},
     ]
-    work = chat_job(tmp_path, model, [dialog], micro_batch_size=1)
+    work = chat_job(tmp_path, model, [conversation], micro_batch_size=1)
     batch = batch_of(Job(**{**work.__dict__, "template_text": source}))
     assert learnt(model, batch) == ["big apple<think>a</think>warm river<|im_end|>\n"]
 

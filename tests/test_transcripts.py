@@ -13,8 +13,10 @@ SAID = TEXT.filter(lambda text: text != "" and "Human:" not in text and "Assista
 def evaluated(column: Column, texts: list[str]) -> list[list[tuple[str, str]]]:
     frame = pl.DataFrame({"text": texts}, schema={"text": pl.String})
     frame = Steps([column]).computed(frame)
-    dialogs = frame.select(column.value).to_series().to_list()
-    return [[(turn["role"], turn["content"]) for turn in dialog] for dialog in dialogs]
+    conversations = frame.select(column.value).to_series().to_list()
+    return [
+        [(turn["role"], turn["content"]) for turn in conversation] for conversation in conversations
+    ]
 
 
 @settings(max_examples=150, deadline=None)

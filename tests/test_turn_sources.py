@@ -12,7 +12,13 @@ import pytest
 
 from fmtkit.columns import ABSENT
 from fmtkit.columns import turn_sources as told
-from fmtkit.columns.dialogs import context_of, dialog, has_role, with_question, with_system
+from fmtkit.columns.conversations import (
+    context_of,
+    has_role,
+    messages_of,
+    with_question,
+    with_system,
+)
 from fmtkit.columns.exports import must_be_one_answer
 from fmtkit.columns.message_rules import NARROW, WIDE
 from fmtkit.columns.problems import Column
@@ -44,14 +50,14 @@ def drawn_rows(draw: random.Random, *, wide: bool) -> list[dict[str, Any]]:
         more["reasoning_content"] = draw.choice((None, None, "", " \n", "hm"))
         return said | more if wide else said
 
-    def dialog() -> list[dict[str, Any]]:
+    def messages_of() -> list[dict[str, Any]]:
         return [turn() for _ in range(draw.randrange(5))]
 
     found = []
     for _ in range(100):
-        one, shared = dialog(), draw.choice((0, 1, 2, 5))
+        one, shared = messages_of(), draw.choice((0, 1, 2, 5))
         texts = {name: draw.choice(TEXTS) for name in COLUMNS}
-        found.append({"one": one, "other": [*one[:shared], *dialog()], **texts})
+        found.append({"one": one, "other": [*one[:shared], *messages_of()], **texts})
     return found
 
 
@@ -115,7 +121,9 @@ def compare(seed: str, each: int, *, wide: bool) -> None:
     whens = [steps.when(rule).fill_null(value=False).alias(repr(rule)) for rule in rules]
     made = steps.computed(frame_of(rows, wide=wide)).select(*values, *whens)
     for source in sources:
-        said = [[held(turn) for turn in dialog] for dialog in made[repr(source)].to_list()]
+        said = [
+            [held(turn) for turn in messages_of] for messages_of in made[repr(source)].to_list()
+        ]
         assert said == [[held(turn) for turn in turns(source, row)] for row in rows], source
     for rule in rules:
         assert made[repr(rule)].to_list() == [holds(rule, row) for row in rows], rule
@@ -298,8 +306,8 @@ def test_a_new_source_has_its_expression_by_one_registration():
     assert made == ([system, reply], False, True)
     assert column.problems[-1].code == "role_order"
     # The kernel does not know it: rows of it are made in a frame.
-    assert not clean_lines.can_make(Layout(dialogs=(told.Last(Reversed(Messages("one"))),)))
-    assert clean_lines.can_make(Layout(dialogs=(told.Last(Messages("one")),)))
+    assert not clean_lines.can_make(Layout(conversations=(told.Last(Reversed(Messages("one"))),)))
+    assert clean_lines.can_make(Layout(conversations=(told.Last(Messages("one")),)))
 
 
 def test_what_no_source_made_is_one_for_those_that_use_it():
@@ -315,10 +323,10 @@ def test_what_no_source_made_is_one_for_those_that_use_it():
     assert made == [{"role": "system", "content": "a"}, {"role": "user", "content": "q"}]
 
 
-def test_a_dialog_of_absent_texts_has_no_turns():
+def test_a_conversation_of_absent_texts_has_no_turns():
     frame = frame_of([{"one": [], "other": [], "text": None, "more": None}] * 2, wide=False)
     for wide in (True, False):
-        column = dialog(system=ABSENT, user=ABSENT, wide=wide)
+        column = messages_of(system=ABSENT, user=ABSENT, wide=wide)
         made = Steps([column]).computed(frame).select(column.value).to_series()
         assert made.dtype == pl.List(WIDE if wide else NARROW)
         assert made.to_list() == [[], []]

@@ -21,7 +21,7 @@ from fmtkit.training.vllm import file_sync
 from fmtkit.training.vllm.file_sync import FileClient, WeightFiles
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
-from fmtkit.training.vllm.server import Server
+from fmtkit.training.vllm.server import VllmServer
 
 
 class Reloading(vllm.Stub):
@@ -47,7 +47,7 @@ class Client(vllm.Client):
     """TRL's client with the cache that a transfer empties."""
 
     def reset_prefix_cache(self) -> None:
-        Server(self.url).post("/reset_prefix_cache", {})
+        VllmServer(self.url).post("/reset_prefix_cache", {})
 
 
 class Seen(TrainerCallback):
@@ -109,7 +109,7 @@ def test_large_models_are_written_in_parts_and_one_version_stays(model, tmp_path
     monkeypatch.setattr(file_sync, "SHARD_BYTES", 1 << 16)
     stub = Reloading(model)
     with vllm.serving(stub) as port:
-        files = WeightFiles(Server(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
+        files = WeightFiles(VllmServer(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
         weights = {f"w{n}": torch.full((128, 128), float(n)) for n in range(3)}
         for _ in range(2):
             files.begin()
@@ -131,7 +131,7 @@ def test_a_server_that_was_restarted_loads_the_last_files_again(model, tmp_path)
         def restart(_: float) -> None:
             stack.enter_context(vllm.serving(second, port))
 
-        files = WeightFiles(Server(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
+        files = WeightFiles(VllmServer(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
         line = Lifeline(files.server, 60, files.restore, pause=restart)
         client = FileClient(Client(files.server.url, model), line, files)
         client.update_named_params([], iter([("w", torch.ones(2))]))
@@ -144,7 +144,7 @@ def test_a_refusal_is_reported_by_the_answers_and_all_parameters_are_walked(mode
     stub = Reloading(model)
     stub.failing["/collective_rpc"] = 400
     with vllm.serving(stub) as port:
-        files = WeightFiles(Server(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
+        files = WeightFiles(VllmServer(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
         line = Lifeline(files.server, 0, files.restore, pause=pytest.fail)
         client = FileClient(Client(files.server.url, model), line, files)
         walked = iter([("w", torch.ones(2)), ("v", torch.ones(2))])
@@ -168,7 +168,7 @@ def test_a_killed_runs_files_are_not_loaded_with_the_new_ones(model, tmp_path):
     stub = Reloading(model)
     stale = tmp_path / "weights" / "v1"
     with vllm.serving(stub) as port:
-        files = WeightFiles(Server(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
+        files = WeightFiles(VllmServer(f"http://127.0.0.1:{port}"), tmp_path / "weights", 60)
         files.begin()
         files.add("w", torch.zeros(2))
         files.end()

@@ -21,7 +21,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.vllm import lifeline
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError, StoppedError
 from fmtkit.training.vllm.rollout_settings import read_settings
-from fmtkit.training.vllm.server import Server
+from fmtkit.training.vllm.server import VllmServer
 
 SERVER = """
 import os, signal, sys, time
@@ -145,7 +145,7 @@ def test_one_sigterm_ends_a_run_that_waits_for_a_frozen_server(tmp_path, package
 def test_a_request_has_a_time_limit_though_the_server_is_well(monkeypatch):
     monkeypatch.setattr(lifeline, "LOOK_SECONDS", 0.01)
     with vllm.serving(vllm.Stub("a/m")) as port:
-        line = Lifeline(Server(f"http://127.0.0.1:{port}"), 60, request_seconds=0.05)
+        line = Lifeline(VllmServer(f"http://127.0.0.1:{port}"), 60, request_seconds=0.05)
         told = r"took more than 0\.05 s for a request; .* raise trl\.vllm_request_timeout"
         with pytest.raises(ServerLostError, match=told):
             line.run(lambda: time.sleep(30))
@@ -183,7 +183,7 @@ def waited(stub: Stalled, patch: pytest.MonkeyPatch, **limits: float) -> bool:
         patch.setattr(lifeline, name, seconds)
     patch.setattr(lifeline, "TOKEN_ANSWER", 60 if stub.answers else 0.05)
     with vllm.serving(stub) as port:
-        line = Lifeline(Server(f"http://127.0.0.1:{port}"), 0, **limits)
+        line = Lifeline(VllmServer(f"http://127.0.0.1:{port}"), 0, **limits)
         try:
             return line.run(lambda: stub.seen.wait(60))
         finally:
@@ -218,7 +218,7 @@ def test_only_the_time_limit_of_a_request_ends_the_wait_for(monkeypatch, tokens)
 def test_a_signal_ends_the_waiting_for_an_answer_and_for_a_server_that_is_gone(monkeypatch):
     monkeypatch.setattr(lifeline, "LOOK_SECONDS", 0.01)
     with vllm.serving(vllm.Stub("a/m")) as port:
-        line = Lifeline(Server(f"http://127.0.0.1:{port}"), 600, is_stopped=lambda: True)
+        line = Lifeline(VllmServer(f"http://127.0.0.1:{port}"), 600, is_stopped=lambda: True)
         with pytest.raises(StoppedError):
             line.run(lambda: time.sleep(30))
 
@@ -241,7 +241,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
     code = (
         "import time\n"
         "from fmtkit.training.vllm.lifeline import Lifeline\n"
-        "from fmtkit.training.vllm.server import Server\n"
+        "from fmtkit.training.vllm.server import VllmServer\n"
         "line = Lifeline(Server('http://127.0.0.1:1'), 1, request_seconds=0.3)\n"
         "with line.watching('a transfer of weights'):\n    time.sleep(600)\n"
     )

@@ -25,7 +25,7 @@ from fmtkit.training.vllm import server
 from fmtkit.training.vllm.guarded_client import GuardedClient
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
-from fmtkit.training.vllm.server import Server, ServerError
+from fmtkit.training.vllm.server import ServerError, VllmServer
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}
@@ -36,8 +36,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def url(port: int) -> Server:
-    return Server(f"http://127.0.0.1:{port}")
+def url(port: int) -> VllmServer:
+    return VllmServer(f"http://127.0.0.1:{port}")
 
 
 def test_a_server_that_is_up_is_not_waited_for():
@@ -133,8 +133,8 @@ def test_a_server_that_is_not_vllm_is_one_line(monkeypatch, models, info, words)
 
     monkeypatch.setattr(server.http_client, "request", answer)
     with pytest.raises(ServerError, match=words):
-        server.check(Server("http://host:1"), "a/m", rank=8, start=START)
-    assert Server("http://host:1").instance() is None
+        server.check(VllmServer("http://host:1"), "a/m", rank=8, start=START)
+    assert VllmServer("http://host:1").instance() is None
 
 
 def test_a_server_that_fits_has_at_most_a_note():
@@ -269,7 +269,7 @@ def test_whole_weights_do_not_come_back_with_the_server():
 def test_a_server_that_stays_away_is_lost_after_the_time(tmp_path):
     pauses: list[float] = []
     client = vllm.Client(f"http://127.0.0.1:{free_port()}", "a/m")
-    line = Lifeline(Server(client.url), 100, pause=pauses.append)
+    line = Lifeline(VllmServer(client.url), 100, pause=pauses.append)
     with pytest.raises(ServerLostError, match=r"has been gone for 100 s"):
         line.run(lambda: client.generate([[1]]))
     assert pauses[:5] == [1, 2, 4, 8, 16]
@@ -279,7 +279,7 @@ def test_a_lost_server_raises_where_its_answers_are_taken_and_walks_the_weights_
     """TRL sends what the main process got to the others, so that all of them end at the same place."""
     client = vllm.Client(f"http://127.0.0.1:{free_port()}", "a/m")
     client.update_named_params = lambda metadata, params: client.generate([[next(params)]])
-    guarded = GuardedClient(client, Lifeline(Server(client.url), 0, pause=pytest.fail))
+    guarded = GuardedClient(client, Lifeline(VllmServer(client.url), 0, pause=pytest.fail))
     walked = iter([1, 2, 3])
     guarded.update_named_params([], walked)
     assert list(walked) == []

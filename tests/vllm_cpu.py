@@ -21,7 +21,7 @@ import torch
 import trl
 
 from fmtkit.training import demo
-from fmtkit.training.vllm.server import Server
+from fmtkit.training.vllm.server import VllmServer
 
 WHERE = os.environ.get("FMTKIT_VLLM", "")
 SECONDS = 300
@@ -178,7 +178,7 @@ def teach_calls(folder: str) -> None:
 
 
 def _lessons(tokenizer: Any) -> list[tuple[list[int], int]]:
-    """Return what to write after each turn of a dialog: ids, and how many of them are the answer."""
+    """Return what to write after each turn of a conversation: ids, and how many of them are the answer."""
     called = {"function": {"name": "add", "arguments": {"number": 3}}, "type": "function"}
     messages: list[dict[str, Any]] = [{"role": "user", "content": ASKED}]
     out = []
@@ -220,8 +220,8 @@ class Served:
         return self
 
     @property
-    def server(self) -> Server:
-        return Server(f"http://127.0.0.1:{self.port}")
+    def server(self) -> VllmServer:
+        return VllmServer(f"http://127.0.0.1:{self.port}")
 
     @property
     def is_running(self) -> bool:

@@ -38,7 +38,7 @@ READINGS = (
     "ebft_opencode.transform",
     "./mine.jinja.argilla_chat",
 )
-DIALOG = (
+CONVERSATION = (
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hi"},
     {"role": "assistant", "content": "Hello!"},
@@ -204,7 +204,7 @@ def _templates() -> str:
 
 
 def _rendered(name: str) -> str:
-    messages = DIALOG[1:] if name == "gemma" else DIALOG
+    messages = CONVERSATION[1:] if name == "gemma" else CONVERSATION
     return code(str(fmtkit.render(messages, template_sources.find_family(name))))
 
 

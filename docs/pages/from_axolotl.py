@@ -241,7 +241,7 @@ def _type(name: str, method: str) -> str:
     tables = runner.find(method).tables
     found = [
         one
-        for one in registry.named(read.source)
+        for one in registry.converters_named(read.source)
         if table_for(one.table, tables) and (method != "sft" or one.makes is not Ranking)
     ]
     differs = "; ".join(dict.fromkeys(one.differs for one in found if one.differs))

@@ -28,7 +28,7 @@ def text() -> str:
             "/* What a message may have besides its role and content. */",
             *_numbers(clean_lines, "MOST_MESSAGE_KEYS"),
             "/* Roles of a layout, each a letter, and what ends a conversation in the key of a shape. */",
-            *_numbers(clean_lines, "MOST_ROLES", "DIALOG_END"),
+            *_numbers(clean_lines, "MOST_ROLES", "CONVERSATION_END"),
             "/* How the key of a shape tells what a turn has: so many characters of so many bits each. */",
             *_numbers(clean_lines, "THERE_BASE", "THERE_BITS", "THERE_CHARACTERS"),
             "/* Sides on which a text is trimmed. */",

@@ -60,21 +60,21 @@ columns. This file, `quiz.py`, adds the target `quiz` and the type that reads it
 \"\"\"Quizzes: a question, its answer, and the rules before them.\"\"\"
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.dialogs import completion, dialog
+from fmtkit.columns.conversations import completion, messages_of
 from fmtkit.columns.exports import question, system_text, text_of_reply
 from fmtkit.core.tables import Completion
 from fmtkit.formats.registry import converter
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 
 @converter()
 def read(ask: Text, say: Text, rules: Text = ABSENT) -> Completion:
     \"\"\"https://example.org/quizzes.\"\"\"
-    return completion(dialog(system=rules, user=ask), dialog(assistant=say))
+    return completion(messages_of(system=rules, user=ask), messages_of(assistant=say))
 
 
 @target(reads="quiz", holds=("system",), system="first")
-def write(table: Completion) -> Rows:
+def write(table: Completion) -> WrittenColumns:
     \"\"\"https://example.org/quizzes.\"\"\"
     return {
         "ask": question(table.prompt),
@@ -103,10 +103,10 @@ fmtkit calls the function after it has quarantined the rows that the layout cann
 | `beside` | a function that makes the file next to the rows: (name of OUT, path of the rows, columns) → (name, text) |
 | `name` | the target's name, if it is not that of the file |
 
-If the function has a parameter `wide`, it is told whether messages may have more keys than role and content. Rows that
+If the function has a parameter `wide`, it is told whether messages may have more keys than role and content. WrittenColumns that
 only their values show to be impossible are refused by a `Problem` (`no_place` in `fmtkit.columns.exports`), as in a
 [converter](add-a-format.md#the-body). A layout with names of its own for roles has them as a dict: `role_name(NAMES)` is what
-it calls each, and `must_have_names(dialog, NAMES)` refuses turns of others, whose name would be null.
+it calls each, and `must_have_names(messages, NAMES)` refuses turns of others, whose name would be null.
 
 In fmtkit itself a target is one file in `fmtkit/targets/` with fixtures in `fixtures/targets/NAME/`: `TABLE.source.jsonl`
 has canonical rows of a table that it takes, the difficult ones too (a system prompt, tools, two exchanges). `make fixtures

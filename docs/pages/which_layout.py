@@ -23,7 +23,7 @@ def text() -> str:
     for name in registry.names():
         row = first_row(name)
         if row is not None:
-            made = registry.named(name)[0].table
+            made = registry.converters_named(name)[0].table
             tables.setdefault(made, []).append(f"\n{code(name)}\n\n```json\n{row}\n```\n")
     parts = (f"\n## {made}\n{''.join(rows)}" for made, rows in sorted(tables.items()))
     return HEAD + "".join(parts)

@@ -41,16 +41,16 @@ def _whole(table: pa.Table, name: str) -> tuple[Ints, Ints]:
         size = _sizes(column)
         return size, (size > 0).astype(np.int64)
     if pa.types.is_struct(kind.value_type):
-        size = _dialogs(column)
+        size = _conversations(column)
         return size, (size > 0).astype(np.int64)
     rows = _parents(column)
     items = pc.list_flatten(column)
-    own = _sizes(items) if pa.types.is_string(kind.value_type) else _dialogs(items)
+    own = _sizes(items) if pa.types.is_string(kind.value_type) else _conversations(items)
     weights = np.bincount(rows, own, minlength=len(column)).astype(np.int64)
     return weights, np.bincount(rows[own > 0], minlength=len(column)).astype(np.int64)
 
 
-def _dialogs(column: pa.Array) -> Ints:
+def _conversations(column: pa.Array) -> Ints:
     """Return the characters of conversations: each message begins with its role, and a line ends it."""
     rows, messages = _parents(column), pc.list_flatten(column)
     said, texts = np.zeros(len(messages), np.int64), np.zeros(len(messages), np.int64)

@@ -1,6 +1,6 @@
 """Functions of converters: the kinds of source columns, and choices between columns.
 
-`fmtkit.columns.dialogs` makes conversations of such columns.
+`fmtkit.columns.conversations` makes conversations of such columns.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns.kinds import (
-    DialogKind,
+    ConversationKind,
     FlagKind,
     Kind,
     LabelKind,
@@ -40,21 +40,25 @@ Labels: TypeAlias = Annotated[Column, ListKind(LabelKind())]
 Open: TypeAlias = Annotated[Column, OpenKind()]
 WholeRow: TypeAlias = Annotated[Column, RowKind()]
 Tools: TypeAlias = Annotated[Column, ToolsKind()]
-Messages: TypeAlias = Annotated[Column, DialogKind()]
-Reply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY)]
-Turns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user")]
-WideMessages: TypeAlias = Annotated[Column, DialogKind(wide=True)]
-WideReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, wide=True)]
-WideTurns: TypeAlias = Annotated[Column, DialogKind(accepts=_EITHER, speaker="user", wide=True)]
-ShareGPT: TypeAlias = Annotated[Column, DialogKind(**_SHAREGPT)]
+Messages: TypeAlias = Annotated[Column, ConversationKind()]
+Reply: TypeAlias = Annotated[Column, ConversationKind(accepts=_ANY)]
+Turns: TypeAlias = Annotated[Column, ConversationKind(accepts=_EITHER, speaker="user")]
+WideMessages: TypeAlias = Annotated[Column, ConversationKind(wide=True)]
+WideReply: TypeAlias = Annotated[Column, ConversationKind(accepts=_ANY, wide=True)]
+WideTurns: TypeAlias = Annotated[
+    Column, ConversationKind(accepts=_EITHER, speaker="user", wide=True)
+]
+ShareGPT: TypeAlias = Annotated[Column, ConversationKind(**_SHAREGPT)]
 ShareGPTMessage: TypeAlias = Annotated[
-    Column, DialogKind(accepts=frozenset({"message"}), **_SHAREGPT)
+    Column, ConversationKind(accepts=frozenset({"message"}), **_SHAREGPT)
 ]
-ShareGPTReply: TypeAlias = Annotated[Column, DialogKind(accepts=_ANY, **_SHAREGPT)]
+ShareGPTReply: TypeAlias = Annotated[Column, ConversationKind(accepts=_ANY, **_SHAREGPT)]
 WideShareGPTReply: TypeAlias = Annotated[
-    Column, DialogKind(accepts=_ANY, wide=True, function_calls=True, **_SHAREGPT)
+    Column, ConversationKind(accepts=_ANY, wide=True, function_calls=True, **_SHAREGPT)
 ]
-WideShareGPT: TypeAlias = Annotated[Column, DialogKind(wide=True, function_calls=True, **_SHAREGPT)]
+WideShareGPT: TypeAlias = Annotated[
+    Column, ConversationKind(wide=True, function_calls=True, **_SHAREGPT)
+]
 
 ABSENT = Column(pl.lit(None, dtype=pl.String))
 """Default of an optional column."""

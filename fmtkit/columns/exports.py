@@ -29,15 +29,15 @@ def key(name: str) -> Expr:
     return pl.element().struct.field(name)
 
 
-def each(dialog: Column, fields: Mapping[str, Expr]) -> Column:
+def each(conversation: Column, fields: Mapping[str, Expr]) -> Column:
     """Make an object of each message of a conversation.
 
     Args:
-        dialog: The conversations.
+        conversation: The conversations.
         fields: Name of a field -> its value for one message, made of `key`.
     """
     made = pl.struct(value.alias(name) for name, value in fields.items())
-    return dialog.with_value(dialog.value.list.eval(made))
+    return conversation.with_value(conversation.value.list.eval(made))
 
 
 def no_place(field: str, when: Expr, message: str) -> Problem:
@@ -51,34 +51,34 @@ def no_place(field: str, when: Expr, message: str) -> Problem:
     return Problem("no_place", field, when, f"the layout has no place for {message}")
 
 
-def any_turn(dialog: Column, wrong: Expr) -> Expr:
+def any_turn(conversation: Column, wrong: Expr) -> Expr:
     """Return whether something is true of any message.
 
     Args:
-        dialog: The conversations.
+        conversation: The conversations.
         wrong: The condition on one message, made of `key`; null counts as false.
     """
-    return dialog.value.list.eval(wrong.fill_null(value=False)).list.any()
+    return conversation.value.list.eval(wrong.fill_null(value=False)).list.any()
 
 
-def must_have_reply(dialog: Column) -> Column:
+def must_have_reply(conversation: Column) -> Column:
     """Refuse conversations without an assistant turn: types that read one have none."""
-    silent = ~any_turn(dialog, key("role") == "assistant")
-    return dialog.with_value(
-        dialog.value, no_place("turns", silent, "a conversation without a reply")
+    silent = ~any_turn(conversation, key("role") == "assistant")
+    return conversation.with_value(
+        conversation.value, no_place("turns", silent, "a conversation without a reply")
     )
 
 
-def must_have_names(dialog: Column, names: Mapping[str, str]) -> Column:
+def must_have_names(conversation: Column, names: Mapping[str, str]) -> Column:
     """Refuse conversations with a turn whose role the layout has no name for.
 
     Args:
-        dialog: The conversations, which are returned.
+        conversation: The conversations, which are returned.
         names: Role -> what the layout calls it.
     """
-    nameless = any_turn(dialog, ~key("role").is_in(list(names)))
+    nameless = any_turn(conversation, ~key("role").is_in(list(names)))
     why = f"a turn of another role than {', '.join(names)}"
-    return dialog.with_value(dialog.value, no_place("turns", nameless, why))
+    return conversation.with_value(conversation.value, no_place("turns", nameless, why))
 
 
 def role_name(names: Mapping[str, str]) -> Expr:
@@ -86,39 +86,39 @@ def role_name(names: Mapping[str, str]) -> Expr:
     return key("role").replace_strict(names, default=None, return_dtype=pl.String)
 
 
-def messages(dialog: Column, *keys: str) -> Column:
+def messages(conversation: Column, *keys: str) -> Column:
     """Make `{role, content}` of each message, with further keys of it.
 
     Args:
-        dialog: The conversations.
+        conversation: The conversations.
         *keys: Fields besides role and content, of `KEYS`.
     """
-    return each(dialog, {name: key(name) for name in ("role", "content", *keys)})
+    return each(conversation, {name: key(name) for name in ("role", "content", *keys)})
 
 
-def weighed(dialog: Column, *keys: str) -> Column:
+def weighed(conversation: Column, *keys: str) -> Column:
     """Make messages with a `weight` of 1 or 0 if they are marked as trained on or not.
 
     Args:
-        dialog: The conversations.
+        conversation: The conversations.
         *keys: Fields besides role and content, of `KEYS`.
     """
     others = key("train").is_not_null() & (key("role") != "assistant")
     fields = {name: key(name) for name in ("role", "content", *keys)}
     marked = no_place(
-        "train", any_turn(dialog, others), "a train mark on a turn that is not a reply"
+        "train", any_turn(conversation, others), "a train mark on a turn that is not a reply"
     )
-    made = each(dialog, {**fields, "weight": key("train").cast(pl.Int64)})
+    made = each(conversation, {**fields, "weight": key("train").cast(pl.Int64)})
     return made.with_value(made.value, marked)
 
 
-def sharegpt(dialog: Column) -> Column:
+def sharegpt(conversation: Column) -> Column:
     """Make `{from, value}` of each message; a turn that calls tools becomes a `function_call`."""
     calls = key("tool_calls")
     called = calls.map_batches(_written, return_dtype=pl.String, is_elementwise=True)
     speaker = pl.when(calls.is_null()).then(role_name(SHAREGPT_NAMES)).otherwise(pl.lit(CALL_ROLE))
     value = pl.when(calls.is_null()).then(key("content")).otherwise(called)
-    named = must_have_names(dialog, SHAREGPT_NAMES)
+    named = must_have_names(conversation, SHAREGPT_NAMES)
     return each(named, {"from": speaker, "value": value})
 
 
@@ -127,9 +127,9 @@ def only_item(made: Column) -> Column:
     return made.with_value(made.value.list.first())
 
 
-def text_of_reply(dialog: Column) -> Column:
+def text_of_reply(conversation: Column) -> Column:
     """Return the content of the one message of a reply."""
-    return dialog.with_value(dialog.value.list.first().struct.field("content"))
+    return conversation.with_value(conversation.value.list.first().struct.field("content"))
 
 
 def question(prompt: Column) -> Column:
@@ -137,17 +137,17 @@ def question(prompt: Column) -> Column:
     return prompt.with_value(prompt.value.list.last().struct.field("content"))
 
 
-def system_text(dialog: Column) -> Column:
+def system_text(conversation: Column) -> Column:
     """Return the text of the system turn that a conversation begins with; null without one."""
-    first = dialog.value.list.first()
+    first = conversation.value.list.first()
     return Column(pl.when(role_of(first) == "system").then(first.struct.field("content")))
 
 
-def without_first_system(dialog: Column) -> Column:
+def without_first_system(conversation: Column) -> Column:
     """Return a conversation without the system turn at its start."""
-    led = role_of(dialog.value.list.first()) == "system"
+    led = role_of(conversation.value.list.first()) == "system"
     skipped = pl.when(led).then(1).otherwise(0)
-    return dialog.with_value(dialog.value.list.slice(skipped))
+    return conversation.with_value(conversation.value.list.slice(skipped))
 
 
 def whole(prompt: Column, reply: Column) -> Column:
@@ -202,19 +202,19 @@ def must_start_apart(chosen: Column, rejected: Column) -> Column:
     return rejected.with_value(rejected.value, no_place("turns", several & alike, why))
 
 
-def alternating(dialog: Column, *, ends_with_reply: bool) -> Column:
+def alternating(conversation: Column, *, ends_with_reply: bool) -> Column:
     """Refuse conversations in which user and assistant do not alternate after a system turn.
 
     Args:
-        dialog: The conversations, which are returned.
+        conversation: The conversations, which are returned.
         ends_with_reply: Whether the last turn is the assistant's, not the user's.
     """
-    rest = without_first_system(dialog).value
+    rest = without_first_system(conversation).value
     asks = key("role").is_in(list(PROMPT_END_ROLES))
     wrong = rest.list.eval(asks != (pl.int_range(pl.len()) % 2 == 0)).list.any()
     odd = rest.list.len() % 2 == (1 if ends_with_reply else 0)
     why = "turns that do not alternate between user and assistant: LLaMA-Factory skips such rows"
-    return dialog.with_value(dialog.value, no_place("turns", wrong | odd, why))
+    return conversation.with_value(conversation.value, no_place("turns", wrong | odd, why))
 
 
 def functions(calls: str) -> list[str] | None:

@@ -7,11 +7,13 @@ distinguish only the kinds here: a new column is a kind with other values, or
 a composition of kinds.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from fmtkit import former_names
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import (
     CALL_ROLE,
@@ -232,7 +234,7 @@ class TreeKind(Kind):
 
 
 @dataclass(frozen=True)
-class DialogKind(Kind):
+class ConversationKind(Kind):
     """Messages, one message, or text, whichever `accepts` names; becomes a list of messages.
 
     Content is text or a list of parts of text, which are joined. It may be null where a wide message
@@ -296,8 +298,14 @@ def with_images(kind: Kind) -> Kind:
         return _record_with_images(kind)
     if isinstance(kind, TreeKind):
         return replace(kind, record=_record_with_images(kind.record))
-    return replace(kind, images=True) if isinstance(kind, DialogKind | TextKind) else kind
+    return replace(kind, images=True) if isinstance(kind, ConversationKind | TextKind) else kind
 
 
 def _record_with_images(kind: RecordKind) -> RecordKind:
     return replace(kind, fields={name: with_images(one) for name, one in kind.fields.items()})
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from fmtkit.columns.dialogs import must_end_with_prompt, must_end_with_reply
+from fmtkit.columns.conversations import must_end_with_prompt, must_end_with_reply
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turn_sources import (
     AfterContext,

@@ -24,7 +24,7 @@ from functools import singledispatch
 from typing import Literal, TypeAlias
 
 from fmtkit.columns.kinds import (
-    DialogKind,
+    ConversationKind,
     FlagKind,
     Kind,
     ListKind,
@@ -149,7 +149,7 @@ class KeyNode:
 
 
 @dataclass(frozen=True)
-class DialogNode:
+class ConversationNode:
     """Messages, in one of the `forms`: `messages`, one `message`, or the `text` of one by `speaker`.
 
     Becomes a list of records of role, content and `keys`. A message is an object. Its role is a text
@@ -200,7 +200,7 @@ Node: TypeAlias = (
     | ListNode
     | RecordNode
     | TreeNode
-    | DialogNode
+    | ConversationNode
     | TextsNode
 )
 
@@ -296,8 +296,8 @@ def _(kind: TreeKind) -> Node:
 
 
 @node_of.register
-def _(kind: DialogKind) -> Node:
-    return DialogNode(
+def _(kind: ConversationKind) -> Node:
+    return ConversationNode(
         forms=tuple(sorted(kind.accepts)),
         role=kind.role,
         content=kind.content,
@@ -322,7 +322,7 @@ _WITHOUT = {"flag": "flag", "spans": "text"}
 """Form of a key whose value the strict parser judges -> the form of the nulls that stand for it elsewhere."""
 
 
-def _is_judged(kind: DialogKind, key: MessageKey) -> bool:
+def _is_judged(kind: ConversationKind, key: MessageKey) -> bool:
     """Return whether the strict parser judges a key's value: a line that holds some is not clean."""
     return key.form == "spans" or (key.form == "flag" and key.name in kind.names)
 

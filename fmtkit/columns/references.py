@@ -11,7 +11,7 @@ import pyarrow as pa
 from polars import Expr
 
 from fmtkit.columns import ABSENT, thinking
-from fmtkit.columns.dialogs import must_end_with_prompt
+from fmtkit.columns.conversations import must_end_with_prompt
 from fmtkit.columns.expansion import MESSAGES, TEXT_BYTES, several, too_large
 from fmtkit.columns.message_rules import NARROW, WIDE, last, role_of
 from fmtkit.columns.problems import Column, Problem

@@ -6,12 +6,14 @@ chats have a row for each. A format reads them into a `Session`. Sessions have n
 share, so they are read one by one.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import polars as pl
 
+from fmtkit import former_names
 from fmtkit.columns.expansion import repeats_too_much, several, too_large
 from fmtkit.columns.kinds import ListKind, OpenKind
 from fmtkit.columns.message_rules import WIDE
@@ -43,7 +45,7 @@ UNKNOWN, UNREAD, BROKEN, ROOTS, UNANSWERED, BRANCHED, RESULTLESS, CALLLESS, HIDD
 )
 """What is not as it should be in a session that is converted; `fmtkit.core.codes` says what they mean."""
 _MADE = pl.Struct(
-    {"dialogs": pl.List(pl.List(WIDE)), "fault": pl.String, "noted": pl.List(pl.String)}
+    {"conversations": pl.List(pl.List(WIDE)), "fault": pl.String, "noted": pl.List(pl.String)}
 )
 
 
@@ -51,7 +53,7 @@ _MADE = pl.Struct(
 class Session:
     """The conversations of a session, and what was found in it."""
 
-    dialogs: list[list[Message]] = field(default_factory=list)
+    conversations: list[list[Message]] = field(default_factory=list)
     noted: set[str] = field(default_factory=set)
     """CODES, and TRAILING."""
     fault: str | None = None
@@ -61,25 +63,25 @@ class Session:
     text: int = 0
     """Characters of them."""
 
-    def add(self, dialog: "Dialog", events: int = 0) -> None:
+    def add(self, conversation: "ConversationBuilder", events: int = 0) -> None:
         """Add a conversation of so many events, if the model says something in it that no row has yet."""
-        if not dialog.goes_on:
+        if not conversation.goes_on:
             return
-        self.size += max(len(dialog.turns), events)
-        self.text += sum(turn.size for turn in dialog.turns)
+        self.size += max(len(conversation.turns), events)
+        self.text += sum(turn.size for turn in conversation.turns)
         if repeats_too_much(self.size, self.text):
-            self.fault, self.dialogs = LARGE, []
+            self.fault, self.conversations = LARGE, []
         if self.fault:
             return
-        if not dialog.is_new:
+        if not conversation.is_new:
             self.noted.add(UNANSWERED)
             return
-        self.dialogs.append([turn.message() for turn in dialog.turns])
-        called = {key for turn in dialog.turns for key in turn.called}
-        answered = {turn.id or "" for turn in dialog.turns if turn.role == "tool"}
+        self.conversations.append([turn.message() for turn in conversation.turns])
+        called = {key for turn in conversation.turns for key in turn.called}
+        answered = {turn.id or "" for turn in conversation.turns if turn.role == "tool"}
         self.noted |= {RESULTLESS} if called - answered else set()
         self.noted |= {CALLLESS} if answered - called else set()
-        self.noted |= {TRAILING} if dialog.turns[-1].role == "user" else set()
+        self.noted |= {TRAILING} if conversation.turns[-1].role == "user" else set()
 
 
 @dataclass
@@ -110,7 +112,7 @@ class Turn:
 
 
 @dataclass
-class Dialog:
+class ConversationBuilder:
     """A conversation while its turns are added."""
 
     turns: list[Turn] = field(default_factory=list)
@@ -174,10 +176,10 @@ def conversations(
         name: The column of the events.
         strange: What is said of a session that is not of the format.
     """
-    return Conversation(several(dialogs_of(events, read, name, strange)))
+    return Conversation(several(conversations_of(events, read, name, strange)))
 
 
-def dialogs_of(
+def conversations_of(
     events: Column,
     read: Callable[[Sequence[Event | None]], Session],
     name: str,
@@ -201,8 +203,8 @@ def dialogs_of(
         events.value.map_batches(of_all, return_dtype=_MADE, is_elementwise=True)
     ).once("__session")
     fault, noted = (made.value.struct.field(name) for name in ("fault", "noted"))
-    dialogs = made.with_value(
-        made.value.struct.field("dialogs"),
+    conversations = made.with_value(
+        made.value.struct.field("conversations"),
         Problem(
             "missing_field",
             name,
@@ -221,8 +223,8 @@ def dialogs_of(
         too_large("session", name, fault == LARGE),
     )
     for code in (*CODES, TRAILING):
-        dialogs = dialogs.warn(code, noted.list.contains(code))
-    return dialogs
+        conversations = conversations.warn(code, noted.list.contains(code))
+    return conversations
 
 
 def _made(
@@ -233,10 +235,10 @@ def _made(
     session = read(events)
     if None in events:
         session.noted.add(UNREAD)
-    if not session.dialogs and not session.fault:
+    if not session.conversations and not session.fault:
         session.fault = NOTHING
     noted = sorted(session.noted)
-    return {"dialogs": session.dialogs, "fault": session.fault, "noted": noted}
+    return {"conversations": session.conversations, "fault": session.fault, "noted": noted}
 
 
 def kind_of(event: Event) -> str:
@@ -285,68 +287,68 @@ def texts(value: Any, session: Session, kinds: Iterable[str], harmless: Iterable
     return "\n\n".join(filter(None, said))
 
 
-def add_reply(message: Event, dialog: Dialog, session: Session) -> None:
+def add_reply(message: Event, conversation: ConversationBuilder, session: Session) -> None:
     """Add a reply as Anthropic's API has it: https://docs.claude.com/en/api/messages.
 
     Args:
         message: The message of the API, with its content.
-        dialog: The conversation that it is added to.
+        conversation: The conversation that it is added to.
         session: Where parts that are not read are noted.
     """
     for part in objects(message.get("content"), session):
-        reply_block(part, dialog, session)
+        reply_block(part, conversation, session)
 
 
-def add_question(message: Event, dialog: Dialog, session: Session) -> None:
+def add_question(message: Event, conversation: ConversationBuilder, session: Session) -> None:
     """Add a message of the user, as the same API has it: the results of tools, then what the user says.
 
     Args:
         message: The message of the API, with its content.
-        dialog: The conversation that it is added to.
+        conversation: The conversation that it is added to.
         session: Where parts that are not read are noted.
     """
     said = []
     for part in objects(message.get("content"), session):
         kind = kind_of(part)
         if kind == "tool_result":
-            add_result(part, dialog, session)
+            add_result(part, conversation, session)
         elif kind == "text":
             said.append(text_of(part.get("text")))
         else:
             note_part(kind, session)
-    dialog.say("user", "\n\n".join(filter(None, said)))
+    conversation.say("user", "\n\n".join(filter(None, said)))
 
 
-def add_result(part: Event, dialog: Dialog, session: Session) -> None:
+def add_result(part: Event, conversation: ConversationBuilder, session: Session) -> None:
     """Add the result of a tool, a content block of the same API.
 
     Args:
         part: The content block.
-        dialog: The conversation that it is added to.
+        conversation: The conversation that it is added to.
         session: Where parts that are not read are noted.
     """
     said = texts(part.get("content"), session, ("text",), ("tool_reference",))
-    dialog.answer(said, text_of(part.get("tool_use_id")) or None)
+    conversation.answer(said, text_of(part.get("tool_use_id")) or None)
 
 
-def reply_block(part: Event, dialog: Dialog, session: Session) -> None:
+def reply_block(part: Event, conversation: ConversationBuilder, session: Session) -> None:
     """Add a content block of a reply.
 
     Args:
         part: The content block.
-        dialog: The conversation that it is added to.
+        conversation: The conversation that it is added to.
         session: Where parts that are not read are noted.
     """
     kind = kind_of(part)
     if kind == "text":
-        dialog.say("assistant", text_of(part.get("text")))
+        conversation.say("assistant", text_of(part.get("text")))
     elif kind == "thinking" and text_of(part.get("thinking")).strip():
-        dialog.think(part["thinking"])
+        conversation.think(part["thinking"])
     elif kind in ("thinking", "redacted_thinking"):
         session.noted.add(HIDDEN)
     elif kind == "tool_use" and text_of(part.get("name")):
         arguments = {} if part.get("input") is None else part["input"]
-        dialog.call(part["name"], arguments, text_of(part.get("id")) or None)
+        conversation.call(part["name"], arguments, text_of(part.get("id")) or None)
     else:
         note_part(kind, session)
 
@@ -363,3 +365,9 @@ def note_part(kind: str, session: Session) -> None:
         session.fault = MEDIA
     else:
         session.noted.add(UNKNOWN)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

@@ -26,15 +26,15 @@ def shared_turns(one: Expr, other: Expr) -> Expr:
     return pl.map_batches([one, other], _shared, return_dtype=pl.Int64, is_elementwise=True)
 
 
-def same_dialog(one: Expr, other: Expr) -> Expr:
+def same_conversation(one: Expr, other: Expr) -> Expr:
     """Return whether two conversations hold the same messages; null where there is none to compare."""
     return pl.map_batches([one, other], _same, return_dtype=pl.Boolean, is_elementwise=True)
 
 
-def begins_with(dialog: Expr, turns: Expr, where: Expr) -> Expr:
+def begins_with(conversation: Expr, turns: Expr, where: Expr) -> Expr:
     """Return whether a conversation begins with these turns; true where the mask leaves a row out."""
     return pl.map_batches(
-        [dialog, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
+        [conversation, turns, where], _begins, return_dtype=pl.Boolean, is_elementwise=True
     )
 
 
@@ -44,9 +44,9 @@ def joined(first: Expr, second: Expr, where: Expr) -> Expr:
     return pl.map_batches([second, first, where], _joined, is_elementwise=True)
 
 
-def distinct_dialogs(dialogs: pl.Series) -> Int64s:
+def distinct_conversations(conversations: pl.Series) -> Int64s:
     """Number conversations so that two have one number if, and only if, they hold the same messages."""
-    found = _flat(dialogs)
+    found = _flat(conversations)
     names = [name for name in found.messages.struct.fields if name not in MARKS]
     messages = _numbered(found.messages.struct.unnest().select(names)).to_arrow()
     lists = pl.from_arrow(lists_of(messages, found.sizes))
@@ -56,8 +56,8 @@ def distinct_dialogs(dialogs: pl.Series) -> Int64s:
     return _numbered(keys.alias("said").to_frame()).to_numpy()
 
 
-def _flat(dialogs: pl.Series) -> FlatMessages[pl.Series]:
-    flat = flatten(dialogs.to_arrow(compat_level=pl.CompatLevel.newest()))
+def _flat(conversations: pl.Series) -> FlatMessages[pl.Series]:
+    flat = flatten(conversations.to_arrow(compat_level=pl.CompatLevel.newest()))
     messages = pl.from_arrow(flat.messages)
     assert isinstance(messages, pl.Series)
     return FlatMessages(messages, flat.sizes, flat.valid)

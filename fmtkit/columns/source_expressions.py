@@ -24,7 +24,7 @@ from fmtkit.columns.message_rules import (
     turn_flaws,
 )
 from fmtkit.columns.problems import Column
-from fmtkit.columns.shared_turns import begins_with, joined, same_dialog, shared_turns
+from fmtkit.columns.shared_turns import begins_with, joined, same_conversation, shared_turns
 from fmtkit.columns.turn_sources import (
     AfterContext,
     AfterShared,
@@ -310,7 +310,7 @@ def _(rule: HasRole, steps: Steps) -> Expr:
 
 @condition.register
 def _(rule: Same, steps: Steps) -> Expr:
-    same = same_dialog(steps.turns(rule.one), steps.turns(rule.other))
+    same = same_conversation(steps.turns(rule.one), steps.turns(rule.other))
     return same if rule.holds else ~same
 
 

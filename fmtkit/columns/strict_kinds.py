@@ -11,7 +11,7 @@ from typing import Any
 
 from fmtkit.columns.image_values import UnreadableImageError, image_of_part
 from fmtkit.columns.kinds import (
-    DialogKind,
+    ConversationKind,
     FlagKind,
     Kind,
     ListKind,
@@ -48,7 +48,7 @@ from fmtkit.sources.marks import (
 )
 from fmtkit.sources.strict import parse
 
-Found = dict[str, Fault]
+FirstFaults = dict[str, Fault]
 """The first fault of each code, in the order in which they were met."""
 _LISTED = re.compile(r"\s*[\[{]")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
@@ -60,7 +60,7 @@ _FILLED = re.compile(r"\S|[\x1c-\x1f]")
 
 def judge(kind: Kind, value: Any, path: str) -> list[Fault]:
     """Return what is wrong with a value that is not null, the first fault of each code."""
-    found: Found = {}
+    found: FirstFaults = {}
     _judge(kind, value, path, found)
     return list(found.values())
 
@@ -87,7 +87,7 @@ def _(kind: ListKind, value: Any) -> bool:  # noqa: ARG001
 
 
 @holds.register
-def _(kind: DialogKind, value: Any) -> bool:
+def _(kind: ConversationKind, value: Any) -> bool:
     return form_of(value) in kind.accepts
 
 
@@ -135,7 +135,7 @@ def unwrapped(kind: Kind, value: Any) -> Any:
     """
     if isinstance(value, Cell) and isinstance(kind, NumberKind) and _NUMBER.match(value):
         return json_value(value)
-    if not isinstance(value, str) or not isinstance(kind, ListKind | RecordKind | DialogKind):
+    if not isinstance(value, str) or not isinstance(kind, ListKind | RecordKind | ConversationKind):
         return value
     return (
         json_value(value) if value.lstrip()[:1] in ("[", "{") and not holds(kind, value) else value
@@ -161,12 +161,12 @@ def absent(path: str, name: str, holder: Mapping[str, Any]) -> Fault:
     )
 
 
-def _add(found: Found, fault: Fault | None) -> None:
+def _add(found: FirstFaults, fault: Fault | None) -> None:
     if fault is not None:
         found.setdefault(fault.code, fault)
 
 
-def _add_absent(found: Found, path: str, name: str, holder: Mapping[str, Any]) -> None:
+def _add_absent(found: FirstFaults, path: str, name: str, holder: Mapping[str, Any]) -> None:
     # A near match is searched once, not in each record of a list.
     if ("null_field" if name in holder else "missing_field") not in found:
         _add(found, absent(path, name, holder))
@@ -181,7 +181,7 @@ def _wrong(kind: Kind, value: Any, path: str) -> Fault:
 
 
 @singledispatch
-def _judge(kind: Kind, value: Any, path: str, found: Found) -> None:
+def _judge(kind: Kind, value: Any, path: str, found: FirstFaults) -> None:
     """Add what is wrong with a value of this kind."""
     if not holds(kind, value):
         _add(found, _wrong(kind, value, path))
@@ -189,7 +189,7 @@ def _judge(kind: Kind, value: Any, path: str, found: Found) -> None:
 
 
 @_judge.register
-def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
+def _(kind: TextKind, value: Any, path: str, found: FirstFaults) -> None:
     if not holds(kind, value):
         _add(found, _wrong(kind, value, path))
     for fault in part_faults(value, path, images=kind.images):
@@ -198,7 +198,7 @@ def _(kind: TextKind, value: Any, path: str, found: Found) -> None:
 
 
 @_judge.register
-def _(kind: NumberKind, value: Any, path: str, found: Found) -> None:
+def _(kind: NumberKind, value: Any, path: str, found: FirstFaults) -> None:
     if isinstance(value, NonFinite | Overflow):
         # A number all the same: not a type_error.
         for mark in marks(value, path):
@@ -212,7 +212,7 @@ def _(kind: NumberKind, value: Any, path: str, found: Found) -> None:
 
 
 @_judge.register
-def _(kind: RowKind, value: Any, path: str, found: Found) -> None:  # noqa: ARG001
+def _(kind: RowKind, value: Any, path: str, found: FirstFaults) -> None:  # noqa: ARG001
     # A row has no path of its own: what is wrong is named by the column that it is in.
     for name, item in value.items():
         for mark in marks(item, name):
@@ -223,7 +223,7 @@ def _(kind: RowKind, value: Any, path: str, found: Found) -> None:  # noqa: ARG0
 
 
 @_judge.register
-def _(kind: ToolsKind, value: Any, path: str, found: Found) -> None:
+def _(kind: ToolsKind, value: Any, path: str, found: FirstFaults) -> None:
     tools = _parsed(value)
     if tools is None or isinstance(tools, list):
         wrong = ((i, t) for i, t in enumerate(tools or ()) if not isinstance(t, dict))
@@ -238,7 +238,7 @@ def _(kind: ToolsKind, value: Any, path: str, found: Found) -> None:
 
 
 @_judge.register
-def _(kind: ListKind, value: Any, path: str, found: Found) -> None:
+def _(kind: ListKind, value: Any, path: str, found: FirstFaults) -> None:
     if not isinstance(value, list):
         _add(found, _wrong(kind, value, path))
         return
@@ -252,7 +252,7 @@ def _(kind: ListKind, value: Any, path: str, found: Found) -> None:
 
 
 @_judge.register
-def _(kind: RecordKind, value: Any, path: str, found: Found) -> None:
+def _(kind: RecordKind, value: Any, path: str, found: FirstFaults) -> None:
     if not isinstance(value, dict):
         _add(found, _wrong(kind, value, path))
         return
@@ -276,12 +276,12 @@ def _like(value: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
 
 
 @_judge.register
-def _(kind: TreeKind, value: Any, path: str, found: Found) -> None:
+def _(kind: TreeKind, value: Any, path: str, found: FirstFaults) -> None:
     _judge(kind.unfolded, value, path, found)
 
 
 @_judge.register
-def _(kind: DialogKind, value: Any, path: str, found: Found) -> None:
+def _(kind: ConversationKind, value: Any, path: str, found: FirstFaults) -> None:
     form = form_of(value)
     if form not in kind.accepts:
         _add(found, _wrong(kind, value, path))
@@ -301,7 +301,9 @@ def _(kind: DialogKind, value: Any, path: str, found: Found) -> None:
                 _judge_message(kind, message, here, found)
 
 
-def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
+def _judge_message(
+    kind: ConversationKind, message: dict[str, Any], path: str, found: FirstFaults
+) -> None:
     _add(found, faults(_without_images(kind, message), path))
     role, here = message.get(kind.role), f"{path}.{kind.role}"
     if role is None:
@@ -325,7 +327,9 @@ def _judge_message(kind: DialogKind, message: dict[str, Any], path: str, found: 
             _add(found, Fault("unsupported", f"{path}.{key}", why))
 
 
-def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: Found) -> None:
+def _judge_content(
+    kind: ConversationKind, message: dict[str, Any], path: str, found: FirstFaults
+) -> None:
     content = message.get(kind.content)
     if content is None:
         # Typed columns cannot tell a null from a key that is not there.
@@ -341,7 +345,7 @@ def _judge_content(kind: DialogKind, message: dict[str, Any], path: str, found: 
             _add(found, fault)
 
 
-def _says_without_text(kind: DialogKind, message: Mapping[str, Any]) -> bool:
+def _says_without_text(kind: ConversationKind, message: Mapping[str, Any]) -> bool:
     return any(_is_held(key, message) for key in kind.keys if key.says)
 
 
@@ -352,14 +356,14 @@ def _is_held(key: MessageKey, message: Mapping[str, Any]) -> bool:
     return text is not None and _FILLED.search(text) is not None
 
 
-def _is_silent(kind: DialogKind, message: Mapping[str, Any]) -> bool:
+def _is_silent(kind: ConversationKind, message: Mapping[str, Any]) -> bool:
     """Return whether a message without content makes no turn; an empty one is for the template to judge."""
     role = message.get(kind.role)
     silent = isinstance(role, str) and kind.speaker_of(role) in SILENT
     return silent and message.get(kind.content) is None
 
 
-def _without_images(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+def _without_images(kind: ConversationKind, message: dict[str, Any]) -> dict[str, Any]:
     """Return a message with null for each of its images, whose bytes are no text."""
     content = message.get(kind.content)
     if not kind.images or not isinstance(content, list):
@@ -410,7 +414,7 @@ def _part_faults(part: Any, path: str, images: bool) -> list[Fault]:
     return [Fault("unsupported", path, f"{path} is of type {other!r}, neither text nor an image")]
 
 
-def _judge_call(content: str, path: str, found: Found) -> None:
+def _judge_call(content: str, path: str, found: FirstFaults) -> None:
     if content:
         value, fault = parse(content.encode("utf-8", "surrogatepass"), written=True)
         if isinstance(value, dict):
@@ -421,7 +425,7 @@ def _judge_call(content: str, path: str, found: Found) -> None:
     _add(found, Fault("value_error", path, why))
 
 
-def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) -> None:
+def _judge_written_calls(message: Mapping[str, Any], path: str, found: FirstFaults) -> None:
     calls = _called(message)
     if calls is None:
         why = f"{path} is text, but not the JSON of a list of calls"
@@ -430,7 +434,7 @@ def _judge_written_calls(message: Mapping[str, Any], path: str, found: Found) ->
         _add(found, faults(calls, path))
 
 
-def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) -> None:
+def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: FirstFaults) -> None:
     """Refuse a value that is no flag under a key that was named as one: ignoring it would change a mask."""
     value = message.get(name)
     if value is not None and not isinstance(value, bool | int | float):
@@ -438,7 +442,9 @@ def _judge_flag(message: Mapping[str, Any], name: str, path: str, found: Found) 
         _add(found, Fault("type_error", f"{path}.{name}", why))
 
 
-def _judge_spans(key: MessageKey, message: Mapping[str, Any], path: str, found: Found) -> None:
+def _judge_spans(
+    key: MessageKey, message: Mapping[str, Any], path: str, found: FirstFaults
+) -> None:
     name = next((n for n in key.names if message.get(n) is not None), None)
     if name is None:
         return
@@ -522,7 +528,7 @@ def _(kind: TreeKind, value: Any) -> list[dict[str, Any]]:
 
 
 @value_of.register
-def _(kind: DialogKind, value: Any) -> list[dict[str, Any]]:
+def _(kind: ConversationKind, value: Any) -> list[dict[str, Any]]:
     form = form_of(value)
     if form == "text":
         return [_filled(kind, {"role": kind.speaker, "content": value})]
@@ -530,7 +536,7 @@ def _(kind: DialogKind, value: Any) -> list[dict[str, Any]]:
     return [_message(kind, message) for message in messages if not _is_silent(kind, message)]
 
 
-def _message(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+def _message(kind: ConversationKind, message: dict[str, Any]) -> dict[str, Any]:
     content = _joined(message.get(kind.content))
     role = message[kind.role]
     out: dict[str, Any] = {"role": kind.speaker_of(role), "content": content}
@@ -549,7 +555,7 @@ def _joined(content: Any) -> Any:
     return "".join(texts_of(content)) if isinstance(content, list) else content
 
 
-def _filled(kind: DialogKind, message: dict[str, Any]) -> dict[str, Any]:
+def _filled(kind: ConversationKind, message: dict[str, Any]) -> dict[str, Any]:
     return message | {key.name: None for key in kind.keys}
 
 
@@ -680,7 +686,7 @@ def _(kind: RecordKind, value: Any) -> Iterator[Any]:
 
 
 @contents.register
-def _(kind: DialogKind, value: Any) -> Iterator[Any]:
+def _(kind: ConversationKind, value: Any) -> Iterator[Any]:
     form = form_of(value)
     for message in value if form == "messages" else [value] if form == "message" else []:
         yield message.get(kind.content)
@@ -693,7 +699,7 @@ def has_image_part(kind: Kind, value: Any) -> bool:
     if isinstance(kind, RecordKind):
         inner = kind.fields.items() if isinstance(value, dict) else ()
         return any(has_image_part(one, value.get(name)) for name, one in inner)
-    if isinstance(kind, DialogKind):
+    if isinstance(kind, ConversationKind):
         messages = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
         held = (message.get(kind.content) for message in messages if isinstance(message, dict))
         return any(

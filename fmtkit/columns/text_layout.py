@@ -79,7 +79,7 @@ class Shape:
 class Layout:
     """What a line becomes: texts of its conversations, or the conversations themselves."""
 
-    dialogs: tuple[Source, ...]
+    conversations: tuple[Source, ...]
     rules: tuple[Rule, ...] = ()
     """A line for which one of them holds is not fused."""
     tokens: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Layout:
     @cached_property
     def bound(self) -> tuple[str, ...]:
         """Return the bound texts and conversations that are used, each once."""
-        return names_of((*self.dialogs, *self.rules))
+        return names_of((*self.conversations, *self.rules))
 
 
 def wider(rule: Rule) -> Rule:

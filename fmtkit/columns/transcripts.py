@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turns import must_speak
 
@@ -47,7 +47,7 @@ def all_must_speak(turns: Column, name: str) -> Column:
 
 def question_or_transcript(text: Column) -> Column:
     """Read a transcript that ends with a turn for the assistant to answer; any other text is a question."""
-    asked = dialog(user=text)
+    asked = messages_of(user=text)
     read = text.with_value(_turns(text.value)).once("__turns")
     turns = read.value
     open_end = turns.list.last().struct.field("content").str.len_bytes() == 0

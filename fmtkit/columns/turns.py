@@ -83,11 +83,15 @@ def turns(source: Column, message: Expr, name: str, *problems: Problem) -> Colum
 
 
 def must_speak(
-    dialog: Column, field: str, message: str, nothing: Callable[[Expr], Expr] = blank
+    conversation: Column, field: str, message: str, nothing: Callable[[Expr], Expr] = blank
 ) -> Column:
     """Refuse conversations of narrow messages with a turn that says nothing; see `message_rules.is_empty`."""
-    silent = dialog.value.list.eval(is_empty(pl.element().struct.field, (), nothing)).list.any()
-    return dialog.with_value(dialog.value, Problem("empty_field", field, silent, message))
+    silent = conversation.value.list.eval(
+        is_empty(pl.element().struct.field, (), nothing)
+    ).list.any()
+    return conversation.with_value(
+        conversation.value, Problem("empty_field", field, silent, message)
+    )
 
 
 def alternating(texts: Column, name: str) -> Column:

@@ -18,7 +18,7 @@ from polars import Expr
 from fmtkit.columns import blank
 from fmtkit.columns.kinds import (
     INT64_END,
-    DialogKind,
+    ConversationKind,
     FlagKind,
     Kind,
     ListKind,
@@ -71,7 +71,7 @@ def _(kind: TreeKind) -> pl.DataType:
 
 
 @dtype_of.register
-def _(kind: DialogKind) -> pl.DataType:
+def _(kind: ConversationKind) -> pl.DataType:
     return pl.List(WIDE if kind.wide else NARROW)
 
 
@@ -125,7 +125,7 @@ def _(kind: RecordKind, value: Any) -> str | None:
 
 
 @shape_of.register
-def _(kind: DialogKind, value: Any) -> str | None:
+def _(kind: ConversationKind, value: Any) -> str | None:
     form = form_of(value)
     if form is None or form not in kind.accepts:
         return None
@@ -135,7 +135,7 @@ def _(kind: DialogKind, value: Any) -> str | None:
     return form if all(_is_plain(kind, message) for message in messages) else None
 
 
-def _is_plain(kind: DialogKind, message: Any) -> bool:
+def _is_plain(kind: ConversationKind, message: Any) -> bool:
     return (
         isinstance(message, dict)
         and isinstance(message.get(kind.role), str)
@@ -174,7 +174,7 @@ def _(kind: RecordKind, shape: str) -> pa.DataType:  # noqa: ARG001
 
 
 @arrow_type.register
-def _(kind: DialogKind, shape: str) -> pa.DataType:
+def _(kind: ConversationKind, shape: str) -> pa.DataType:
     if shape == "text":
         return pa.string()
     message = pa.struct([(kind.role, pa.string()), (kind.content, pa.string())])
@@ -237,7 +237,7 @@ def _(kind: RecordKind, parsed: Expr, shape: str) -> Expr:
 
 
 @read.register
-def _(kind: DialogKind, parsed: Expr, shape: str) -> Expr:
+def _(kind: ConversationKind, parsed: Expr, shape: str) -> Expr:
     if shape == "text":
         message = _message(kind, pl.lit(kind.speaker), parsed)
         return pl.when(parsed.is_not_null()).then(pl.concat_list(message))
@@ -253,11 +253,11 @@ def _(kind: DialogKind, parsed: Expr, shape: str) -> Expr:
     return parsed.list.eval(message.filter(~silent.fill_null(value=False)))
 
 
-def _role(kind: DialogKind, role: Expr) -> Expr:
+def _role(kind: ConversationKind, role: Expr) -> Expr:
     return role.replace_strict(dict(kind.roles), default=None, return_dtype=pl.String)
 
 
-def _message(kind: DialogKind, role: Expr, content: Expr) -> Expr:
+def _message(kind: ConversationKind, role: Expr, content: Expr) -> Expr:
     return message_of(WIDE if kind.wide else NARROW, role, content)
 
 
@@ -296,7 +296,7 @@ def _(kind: ListKind, values: pa.Array, shape: str) -> bool:
 
 
 @doubts.register
-def _(kind: DialogKind, values: pa.Array, shape: str) -> bool:  # noqa: ARG001
+def _(kind: ConversationKind, values: pa.Array, shape: str) -> bool:  # noqa: ARG001
     """A turn may be a call: who speaks says so."""
     messages = values.flatten() if _is_list(values.type) else values
     if not kind.function_calls or kind.role not in _fields_of(messages.type):
@@ -349,7 +349,7 @@ def parameter(name: str, kind: Kind, *, required: bool, bound: str) -> Column:
     """
     value = pl.col(bound)
     problems = [Problem("null_field", name, Null(bound), f"{name} is null")] if required else []
-    if isinstance(kind, DialogKind):
+    if isinstance(kind, ConversationKind):
         keys = tuple(key.name for key in kind.keys)
         problems += (
             Problem(f.code, name + f.path, Flawed(bound, f, keys), f"{name}{f.path} {f.words}")
@@ -415,7 +415,7 @@ def _(kind: ListKind, value: Expr) -> Iterator[Flaw]:
 
 
 @flaws_of.register
-def _(kind: DialogKind, value: Expr) -> Iterator[Flaw]:
+def _(kind: ConversationKind, value: Expr) -> Iterator[Flaw]:
     found = turn_flaws([key.name for key in kind.keys])
     whens = {flaw: value.list.eval(when).list.any() for flaw, when in found.items()}
     for flaw, when in (whens | {TurnFlaw.NO_MESSAGES: value.list.len() == 0}).items():

@@ -139,7 +139,7 @@ def _by_columns(sample: Sequence["Row"], given: "SourceOptions") -> "Choice | No
 def _is_right(made: Mapping[str, Any], rows: Sequence["Row"], given: "SourceOptions") -> bool:
     """Show what the first rows become, and return whether that is right."""
     from fmtkit.core.errors import FmtkitError
-    from fmtkit.core.tables import written
+    from fmtkit.core.tables import final_rows
     from fmtkit.options.convert_options import RowOptions
     from fmtkit.running.conversions import RowStream
 
@@ -152,7 +152,7 @@ def _is_right(made: Mapping[str, Any], rows: Sequence["Row"], given: "SourceOpti
             RowOptions(**{name: value for name, value in values.items() if name in declared}),
         )
         for piece in stream:
-            for line in _rows(written(piece.table).to_pylist()):
+            for line in _rows(final_rows(piece.table).to_pylist()):
                 _print(line, indent=2, cut=True)
             for reject in piece.rejects:
                 _print(f"row {reject.row}: {reject.code}: {reject.message}", indent=2)

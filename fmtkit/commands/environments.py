@@ -52,7 +52,7 @@ def list_environments(folder: Folder = None, json: Json = False) -> None:
     from fmtkit.commands import environment_listings
     from fmtkit.diffing import environments
 
-    found = environments.found(folder)
+    found = environments.list_environments(folder)
     environment_listings.print_environments(
         found, as_json=json, trainers=environments.table(), folder=environments.folder_of(folder)
     )

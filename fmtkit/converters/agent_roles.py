@@ -7,11 +7,11 @@ from fmtkit.columns import ABSENT, Tools
 from fmtkit.columns.expansion import several
 from fmtkit.columns.sessions import (
     OTHER,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
-    dialogs_of,
+    conversations_of,
     text_of,
 )
 from fmtkit.columns.strict_kinds import json_value
@@ -46,44 +46,44 @@ def chat(messages: Events, tools: Tools = ABSENT) -> Conversation:
     What a turn has between tags alone (`<think>`, `<tool_call>`, `<answer>`) is what it says.
     """
     strange = "messages have no roles of reasoning and answers, or a call in them is no JSON"
-    return Conversation(several(dialogs_of(messages, _read, "messages", strange)), tools)
+    return Conversation(several(conversations_of(messages, _read, "messages", strange)), tools)
 
 
 def _read(events: Sequence[Event | None]) -> Session:
-    found, dialog = Session(), Dialog()
+    found, conversation = Session(), ConversationBuilder()
     roles = {text_of(event.get("role")) for event in events if event is not None}
-    if not roles & OWN or not all(_add(event or {}, dialog) for event in events):
+    if not roles & OWN or not all(_add(event or {}, conversation) for event in events):
         found.fault = OTHER
         return found
-    found.add(dialog)
+    found.add(conversation)
     return found
 
 
-def _add(event: Event, dialog: Dialog) -> bool:
+def _add(event: Event, conversation: ConversationBuilder) -> bool:
     """Add a turn; return whether it is one."""
     role, content = text_of(event.get("role")), event.get("content")
     if not isinstance(content, str):
         return False
     if role in SPOKEN:
-        dialog.say(SPOKEN[role], content)
+        conversation.say(SPOKEN[role], content)
         return True
     tagged = _TAGGED.match(content)
     said = tagged[2].strip() if tagged else content
     if role in THOUGHT:
-        dialog.think(said)
+        conversation.think(said)
     elif role in ANSWERED:
-        dialog.say("assistant", said)
+        conversation.say("assistant", said)
     elif role in RETURNED:
-        dialog.answer(said, None)
+        conversation.answer(said, None)
     else:
-        return role in CALLED and _call(json_value(said), dialog)
+        return role in CALLED and _call(json_value(said), conversation)
     return True
 
 
-def _call(value: object, dialog: Dialog) -> bool:
+def _call(value: object, conversation: ConversationBuilder) -> bool:
     """Add a call, or each of several; return whether all of them name a tool."""
     for call in value if isinstance(value, list) else [value]:
         if not isinstance(call, dict) or not text_of(call.get("name")):
             return False
-        dialog.call(call["name"], call.get("arguments", call.get("parameters", {})), None)
+        conversation.call(call["name"], call.get("arguments", call.get("parameters", {})), None)
     return True

@@ -1,7 +1,7 @@
 """Stanford Alpaca: an instruction, sometimes an input to it, and the output; earlier turns, if any."""
 
 from fmtkit.columns import ABSENT, Exchanges, Flag, Text, first_given, one_filled
-from fmtkit.columns.dialogs import after, chosen_over, dialog, with_context
+from fmtkit.columns.conversations import after, chosen_over, messages_of, with_context
 from fmtkit.core.tables import Completion, Preference, Unpaired
 from fmtkit.formats.registry import converter
 
@@ -22,9 +22,9 @@ def completion(
     `history` holds earlier questions and answers, as in LLaMA-Factory's alpaca format. GPTeacher and
     others call the output `response`.
     """
-    prompt = dialog(system=system, user=with_context(instruction, input))
+    prompt = messages_of(system=system, user=with_context(instruction, input))
     reply = one_filled({"response": response, "output": output})
-    return Completion(after(history, prompt), dialog(assistant=reply))
+    return Completion(after(history, prompt), messages_of(assistant=reply))
 
 
 @converter()
@@ -37,7 +37,7 @@ def preference(
     history: Exchanges = ABSENT,
 ) -> Preference:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
-    prompt = dialog(system=system, user=with_context(instruction, input))
+    prompt = messages_of(system=system, user=with_context(instruction, input))
     return chosen_over(after(history, prompt), chosen, rejected)
 
 
@@ -53,7 +53,7 @@ def unpaired(
     history: Exchanges = ABSENT,
 ) -> Unpaired:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
-    prompt = dialog(system=system, user=with_context(instruction, input))
+    prompt = messages_of(system=system, user=with_context(instruction, input))
     liked = first_given(kto_tag=kto_tag, label=label)
     reply = one_filled({"response": response, "output": output})
-    return Unpaired(after(history, prompt), dialog(assistant=reply), liked)
+    return Unpaired(after(history, prompt), messages_of(assistant=reply), liked)

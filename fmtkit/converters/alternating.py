@@ -1,8 +1,8 @@
 """Conversations as lists of texts: the user speaks first, and the two take turns."""
 
 from fmtkit.columns import ABSENT, Text, Texts, first_given
-from fmtkit.columns.dialogs import conversation as make_conversation
-from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.conversations import conversation as make_conversation
+from fmtkit.columns.conversations import with_system
 from fmtkit.columns.turns import alternating
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter

@@ -6,17 +6,17 @@ from typing import Any
 import polars as pl
 
 from fmtkit.columns import ABSENT, TextOrParts, Tools
-from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.conversations import with_system
 from fmtkit.columns.sessions import (
     OTHER,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
     add_question,
     add_reply,
-    dialogs_of,
+    conversations_of,
     text_of,
 )
 from fmtkit.columns.strict_kinds import json_value
@@ -29,8 +29,8 @@ from fmtkit.sources.canonical_json import canonical
 def chat(messages: Events, system: TextOrParts = ABSENT, tools: Tools = ABSENT) -> Conversation:
     """https://docs.claude.com/en/api/messages; rows of text alone are read by type openai too."""
     strange = "messages are not those of Anthropic's API"
-    dialogs = dialogs_of(messages, _read, "messages", strange)
-    whole = dialogs.with_value(dialogs.value.list.first())
+    conversations = conversations_of(messages, _read, "messages", strange)
+    whole = conversations.with_value(conversations.value.list.first())
     defined = tools
     if tools is not ABSENT:
         renamed = tools.value.map_batches(_parameters, return_dtype=pl.String, is_elementwise=True)
@@ -40,20 +40,20 @@ def chat(messages: Events, system: TextOrParts = ABSENT, tools: Tools = ABSENT) 
 
 def _read(events: Sequence[Event | None]) -> Session:
     found = Session()
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     for event in events:
         role = text_of((event or {}).get("role"))
         if event is None or role not in ("user", "assistant") or "content" not in event:
             found.fault = OTHER
             return found
         if role == "assistant":
-            add_reply(event, dialog, found)
+            add_reply(event, conversation, found)
         else:
-            add_question(event, dialog, found)
+            add_question(event, conversation, found)
     if UNKNOWN in found.noted:
         found.fault = found.fault or OTHER
         return found
-    found.add(dialog)
+    found.add(conversation)
     return found
 
 

@@ -7,14 +7,14 @@ The request is `request.messages`, the response `response.choices`; `--map` says
 from typing import Annotated, TypeAlias
 
 from fmtkit.columns import ABSENT, Tools, WideMessages, records
-from fmtkit.columns.dialogs import completion, must_end_with_prompt
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.conversations import completion, must_end_with_prompt
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Completion
 from fmtkit.formats.registry import converter
 
 Choices: TypeAlias = Annotated[
-    Column, records({"message": DialogKind(accepts=frozenset({"message"}), wide=True)})
+    Column, records({"message": ConversationKind(accepts=frozenset({"message"}), wide=True)})
 ]
 
 

@@ -1,7 +1,7 @@
 """Argilla: an instruction with two responses, or with one completion and a label."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.columns.dialogs import labelled, pair
+from fmtkit.columns.conversations import labelled, pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 

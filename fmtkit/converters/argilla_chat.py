@@ -1,7 +1,7 @@
 """Argilla, as chats: two whole conversations, or one with a label."""
 
 from fmtkit.columns import ABSENT, Flag, Messages, Text
-from fmtkit.columns.dialogs import context_of, continued, reply_of, split_pair
+from fmtkit.columns.conversations import context_of, continued, reply_of, split_pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 

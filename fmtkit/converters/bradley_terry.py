@@ -1,7 +1,7 @@
 """A question and two answers for a reward model with the model's own chat template."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

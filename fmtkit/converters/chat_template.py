@@ -1,7 +1,7 @@
 """Messages for the model's own chat template, under names that the options give."""
 
 from fmtkit.columns import ABSENT, Messages, Text, Tools, WideMessages, WideReply, WideTurns
-from fmtkit.columns.dialogs import split_pair, with_question
+from fmtkit.columns.conversations import split_pair, with_question
 from fmtkit.columns.preference_cut import cut_pair, whole, whole_with, without_answer
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

@@ -14,7 +14,7 @@ from fmtkit.columns.sessions import (
     OTHER,
     UNANSWERED,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Session,
     conversations,
@@ -76,7 +76,7 @@ def _read(events: Sequence[Event | None], *, every: bool) -> Session:
     for end in ends:
         path = [*reversed([*_up(above, end)])]
         used.update(path)
-        found.add(_dialog([nodes[name] for name in path], found), len(path))
+        found.add(_conversation([nodes[name] for name in path], found), len(path))
         if found.fault:
             return found
     if any(name not in used and _role(nodes[name]) for name in nodes):
@@ -142,16 +142,16 @@ def _role(node: Event) -> str:
     return text_of(author.get("role"))
 
 
-def _dialog(path: Sequence[Event], found: Session) -> Dialog:
-    dialog = Dialog()
+def _conversation(path: Sequence[Event], found: Session) -> ConversationBuilder:
+    conversation = ConversationBuilder()
     for node in path:
         message = node.get("message")
         if isinstance(message, dict):
-            _add(message, dialog, found)
-    return dialog
+            _add(message, conversation, found)
+    return conversation
 
 
-def _add(message: Event, dialog: Dialog, found: Session) -> None:
+def _add(message: Event, conversation: ConversationBuilder, found: Session) -> None:
     author, content = (message.get(key) or {} for key in ("author", "content"))
     if not isinstance(author, dict) or not isinstance(content, dict):
         found.noted.add(UNKNOWN)
@@ -169,15 +169,15 @@ def _add(message: Event, dialog: Dialog, found: Session) -> None:
     if any(isinstance(part, dict) and not _heard(part) for part in _parts(content)):
         found.fault = MEDIA
     elif kind == "thoughts":
-        dialog.think("\n\n".join(_thoughts(content)))
+        conversation.think("\n\n".join(_thoughts(content)))
     elif kind not in SAID:
         found.noted |= set() if kind in SILENT else {UNKNOWN}
     elif role == "tool":
-        dialog.answer(said, None)
+        conversation.answer(said, None)
     elif role == "assistant" and text_of(message.get("recipient")) not in ("", "all"):
-        dialog.call(message["recipient"], _arguments(said), None)
+        conversation.call(message["recipient"], _arguments(said), None)
     elif role in ("system", "user", "assistant"):
-        dialog.say(role, said)
+        conversation.say(role, said)
     else:
         found.noted.add(UNKNOWN)
 

@@ -7,7 +7,7 @@ the pair has all turns, the later questions too, which are the same in both.
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Text, Texts, WideMessages
-from fmtkit.columns.dialogs import chosen_over, dialog
+from fmtkit.columns.conversations import chosen_over, messages_of
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.columns.preference_cut import cut_pair, whole
 from fmtkit.columns.problems import Column, Problem
@@ -42,7 +42,7 @@ def by_number(
     better = response_0.with_value(pl.when(first).then(one).otherwise(other), unknown, absent)
     worse = response_1.with_value(pl.when(first).then(other).otherwise(one))
     unused = safer_response_id if by == "better" else better_response_id
-    return chosen_over(dialog(user=prompt), better.depending_on(choice, unused), worse)
+    return chosen_over(messages_of(user=prompt), better.depending_on(choice, unused), worse)
 
 
 @converter(wide=True)
@@ -112,17 +112,21 @@ def arena(
     return cut_pair(one_side, other_side, is_judged_whole=True)
 
 
-def _judged(dialog: pl.Expr, turn: Column) -> pl.Expr:
+def _judged(messages_of: pl.Expr, turn: Column) -> pl.Expr:
     """Return a conversation up to the exchange that was judged last."""
     if turn is ABSENT:
-        return dialog
-    is_led = dialog.list.get(0, null_on_oob=True).struct.field("role") == "system"
+        return messages_of
+    is_led = messages_of.list.get(0, null_on_oob=True).struct.field("role") == "system"
     count = 2 * turn.value + is_led.fill_null(value=False).cast(pl.Int64)
-    return pl.when(turn.value >= 1).then(dialog.list.head(count.cast(pl.Int64))).otherwise(dialog)
+    return (
+        pl.when(turn.value >= 1)
+        .then(messages_of.list.head(count.cast(pl.Int64)))
+        .otherwise(messages_of)
+    )
 
 
-def _questions(dialog: pl.Expr) -> pl.Expr:
+def _questions(messages_of: pl.Expr) -> pl.Expr:
     """Return what the user says in a conversation, as one text."""
     field = pl.element().struct.field
-    asked = dialog.list.eval(field("content").filter(field("role") == "user"))
+    asked = messages_of.list.eval(field("content").filter(field("role") == "user"))
     return asked.list.join("\0", ignore_nulls=True)

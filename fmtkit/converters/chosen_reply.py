@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Text, Texts, one_filled, one_given, records
-from fmtkit.columns.dialogs import dialog, ranking
+from fmtkit.columns.conversations import messages_of, ranking
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Ranking
@@ -79,7 +79,7 @@ def lists(
     zero = pl.element().is_null().cast(pl.Int64) * 0
     scores = pl.concat_list(chosen.value.list.eval(zero + 1), rejected.value.list.eval(zero))
     asked = _asked(question, prompt, instruction, post)
-    return ranking(dialog(user=asked), texts.depending_on(rejected), scores)
+    return ranking(messages_of(user=asked), texts.depending_on(rejected), scores)
 
 
 def _asked(question: Column, prompt: Column, instruction: Column, post: Column) -> Column:
@@ -109,4 +109,4 @@ def _chosen(asked: Column, texts: Column, choice: Column, best: Column, first: i
     away = pl.int_ranges(count) - index.cast(pl.Int64, strict=False)
     scores = away.list.eval((pl.element() == 0).cast(pl.Int64))
     replies = texts.with_value(texts.value, silent, *nowhere).depending_on(place)
-    return ranking(dialog(user=asked), replies, scores)
+    return ranking(messages_of(user=asked), replies, scores)

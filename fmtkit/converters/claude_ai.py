@@ -8,7 +8,7 @@ from fmtkit.columns.sessions import (
     MEDIA,
     OTHER,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
@@ -46,10 +46,10 @@ def _read(events: Sequence[Event | None]) -> Session:
     if not messages:
         found.fault = OTHER
         return found
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     for message in _branch(messages, found):
-        _say(message, dialog, found)
-    found.add(dialog, len(messages))
+        _say(message, conversation, found)
+    found.add(conversation, len(messages))
     return found
 
 
@@ -73,14 +73,14 @@ def _branch(messages: Sequence[Event], found: Session) -> Sequence[Event]:
     return [messages[place] for place in reversed(path)]
 
 
-def _say(message: Event, dialog: Dialog, found: Session) -> None:
+def _say(message: Event, conversation: ConversationBuilder, found: Session) -> None:
     role = ROLES.get(text_of(message.get("sender")))
     if role is None:
         found.noted.add(UNKNOWN)
         return
     attached = objects(message.get("attachments"))
     for one in attached:
-        dialog.say(role, text_of(one.get("extracted_content")))
+        conversation.say(role, text_of(one.get("extracted_content")))
     extracted = {text_of(one.get("file_name")) for one in attached}
     if any(text_of(one.get("file_name")) not in extracted for one in objects(message.get("files"))):
         found.fault = MEDIA
@@ -89,8 +89,8 @@ def _say(message: Event, dialog: Dialog, found: Session) -> None:
         kind = kind_of(part)
         if kind == "tool_result":
             said = texts(part.get("content"), found, ("text",), SILENT)
-            dialog.answer(said, text_of(part.get("tool_use_id")) or None)
+            conversation.answer(said, text_of(part.get("tool_use_id")) or None)
         elif kind == "text":
-            dialog.say(role, text_of(part.get("text")))
+            conversation.say(role, text_of(part.get("text")))
         elif kind not in SILENT:
-            reply_block(part, dialog, found)
+            reply_block(part, conversation, found)

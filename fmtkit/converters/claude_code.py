@@ -10,7 +10,7 @@ from fmtkit.columns.sessions import (
     ROOTS,
     UNANSWERED,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
@@ -94,7 +94,7 @@ def _read(events: Sequence[Event | None]) -> Session:
         path = [*reversed([*_up(turns, end)]), *_down(turns, end)]
         used.update(path)
         lines = sum(len(turns[place].messages) for place in path)
-        found.add(_dialog(turns, path, results, used, found), lines)
+        found.add(_conversation(turns, path, results, used, found), lines)
         if found.fault:
             return found
     mains = [root for root in roots if not (turns[root].is_side or turns[root].begins)]
@@ -248,28 +248,28 @@ def _parts(turn: _Turn, kind: str) -> list[Event]:
     return [part for part in parts if kind_of(part) == kind]
 
 
-def _dialog(
+def _conversation(
     turns: Sequence[_Turn],
     path: Sequence[int],
     results: dict[tuple[int | None, str], tuple[int, Event]],
     used: set[int],
     found: Session,
-) -> Dialog:
+) -> ConversationBuilder:
     """Say the turns of a path, each call with its result, also where that is beside the path."""
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     given = (part for place in path for part in _parts(turns[place], "tool_result"))
     answered = {text_of(part.get("tool_use_id")) for part in given}
     for place in path:
         turn = turns[place]
         for message in turn.messages:
             if turn.model:
-                add_reply(message, dialog, found)
+                add_reply(message, conversation, found)
             else:
-                add_question(message, dialog, found)
+                add_question(message, conversation, found)
         called = _parts(turn, "tool_use") if turn.model else []
         for key in dict.fromkeys(text_of(part.get("id")) for part in called):
             if key not in answered and (place, key) in results:
                 beside, part = results[place, key]
                 used.add(beside)
-                add_result(part, dialog, found)
-    return dialog
+                add_result(part, conversation, found)
+    return conversation

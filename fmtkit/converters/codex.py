@@ -7,7 +7,7 @@ from fmtkit.columns.sessions import (
     HIDDEN,
     OTHER,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
@@ -42,7 +42,7 @@ def rollout(rows: Events) -> Conversation:
 
 def _read(events: Sequence[Event | None]) -> Session:
     found = Session()
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     is_rollout = False
     for event in events:
         if found.fault:
@@ -54,94 +54,96 @@ def _read(events: Sequence[Event | None]) -> Session:
         kind = kind_of(event)
         if kind == "response_item":
             is_rollout = True
-            _add(payload, dialog, found)
+            _add(payload, conversation, found)
         elif kind == "session_meta":
             is_rollout = True
-            _introduce(payload, dialog)
+            _introduce(payload, conversation)
         elif kind == "compacted":
-            found.add(dialog)
-            dialog = _compacted(payload, dialog, found)
+            found.add(conversation)
+            conversation = _compacted(payload, conversation, found)
         elif kind == "event_msg" and kind_of(payload) == "thread_rolled_back":
-            found.add(dialog)
-            _roll_back(payload, dialog, found)
+            found.add(conversation)
+            _roll_back(payload, conversation, found)
         elif kind not in HARMLESS:
             found.noted.add(UNKNOWN)
-    found.add(dialog)
+    found.add(conversation)
     if not is_rollout:
         found.fault = OTHER
     return found
 
 
-def _introduce(meta: Event, dialog: Dialog) -> None:
+def _introduce(meta: Event, conversation: ConversationBuilder) -> None:
     """Begin with the model's instructions; a later header is that of the session this one was forked from."""
     base = meta.get("base_instructions")
-    if not dialog.turns and isinstance(base, dict):
-        dialog.say("system", text_of(base.get("text")))
+    if not conversation.turns and isinstance(base, dict):
+        conversation.say("system", text_of(base.get("text")))
 
 
-def _add(item: Event, dialog: Dialog, found: Session) -> None:
+def _add(item: Event, conversation: ConversationBuilder, found: Session) -> None:
     kind = kind_of(item)
     key = text_of(item.get("call_id")) or text_of(item.get("id")) or None
     role = SPEAKERS.get(text_of(item.get("role")))
     if kind == "message" and role:
-        dialog.say(role, texts(item.get("content"), found, TEXT))
+        conversation.say(role, texts(item.get("content"), found, TEXT))
     elif kind == "reasoning":
-        _think(item, dialog, found)
+        _think(item, conversation, found)
     elif kind == "function_call":
-        dialog.call(text_of(item.get("name")), text_of(item.get("arguments")), key)
+        conversation.call(text_of(item.get("name")), text_of(item.get("arguments")), key)
     elif kind == "custom_tool_call":
-        dialog.call(text_of(item.get("name")), {"input": text_of(item.get("input"))}, key)
+        conversation.call(text_of(item.get("name")), {"input": text_of(item.get("input"))}, key)
     elif kind == "local_shell_call":
-        dialog.call("local_shell", item.get("action") or {}, key)
+        conversation.call("local_shell", item.get("action") or {}, key)
     elif kind in ("function_call_output", "custom_tool_call_output"):
         output = item.get("output")
         said = output.get("content") if isinstance(output, dict) else output
-        dialog.answer(texts(said, found, TEXT), key)
+        conversation.answer(texts(said, found, TEXT), key)
     elif kind not in SILENT:
         found.noted.add(UNKNOWN)
 
 
-def _think(item: Event, dialog: Dialog, found: Session) -> None:
+def _think(item: Event, conversation: ConversationBuilder, found: Session) -> None:
     """Add the reasoning where it is text, else its summary; encrypted reasoning cannot be read."""
     told = texts(item.get("content"), found, ("reasoning_text", "text"))
-    dialog.think(told or texts(item.get("summary"), found, ("summary_text",)))
+    conversation.think(told or texts(item.get("summary"), found, ("summary_text",)))
     if item.get("encrypted_content"):
         found.noted.add(HIDDEN)
 
 
-def _compacted(payload: Event, dialog: Dialog, found: Session) -> Dialog:
+def _compacted(
+    payload: Event, conversation: ConversationBuilder, found: Session
+) -> ConversationBuilder:
     """Return the conversation that goes on: with the history that replaces the former, or its summary."""
-    made = Dialog()
+    made = ConversationBuilder()
     history = objects(payload.get("replacement_history"))
     if history:
         for item in history:
             _add(item, made, found)
     else:
-        made.turns += [turn for turn in dialog.turns[:1] if turn.role == "system"]
+        made.turns += [turn for turn in conversation.turns[:1] if turn.role == "system"]
         made.say("user", text_of(payload.get("message")))
     made.cut(len(made.turns))
     return made
 
 
-def _roll_back(payload: Event, dialog: Dialog, found: Session) -> None:
+def _roll_back(payload: Event, conversation: ConversationBuilder, found: Session) -> None:
     """Keep the conversation before its last turns of the user, and what Codex said as the user there."""
-    count, first, place = payload.get("num_turns"), None, len(dialog.turns)
+    count, first, place = payload.get("num_turns"), None, len(conversation.turns)
     left = count if isinstance(count, int) else 0
     while place and left > 0:
         place -= 1
-        turn = dialog.turns[place]
+        turn = conversation.turns[place]
         if turn.role == "user" and not all(map(_is_injected, turn.content)):
             first, left = place, left - 1
     if first is None:
-        found.size += len(dialog.turns)
+        found.size += len(conversation.turns)
         found.noted.add(UNKNOWN)
-        dialog.cut(len(dialog.turns))
+        conversation.cut(len(conversation.turns))
         return
-    kept = [*takewhile(_is_injected, dialog.turns[first].content)]
-    dialog.cut(first)
+    kept = [*takewhile(_is_injected, conversation.turns[first].content)]
+    conversation.cut(first)
     for text in kept:
-        dialog.say("user", text)
-    dialog.cut(len(dialog.turns))
+        conversation.say("user", text)
+    conversation.cut(len(conversation.turns))
 
 
 def _is_injected(text: str) -> bool:

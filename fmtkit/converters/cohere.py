@@ -3,8 +3,8 @@
 from typing import Annotated, TypeAlias
 
 from fmtkit.columns import ABSENT, Tools
-from fmtkit.columns.dialogs import conversation
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.conversations import conversation
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
@@ -19,7 +19,7 @@ ROLES = {
     "chatbot": "assistant",
     "tool": "tool",
 }
-Spoken: TypeAlias = Annotated[Column, DialogKind(wide=True, roles=ROLES)]
+Spoken: TypeAlias = Annotated[Column, ConversationKind(wide=True, roles=ROLES)]
 
 
 @converter(wide=True)

@@ -5,16 +5,16 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Flag, Messages, Reply, Text, Turns, WideMessages, filled
-from fmtkit.columns.dialogs import completion as completed
-from fmtkit.columns.dialogs import must_end_with_prompt, reply_of, with_system
+from fmtkit.columns.conversations import completion as completed
+from fmtkit.columns.conversations import must_end_with_prompt, reply_of, with_system
 from fmtkit.columns.instructions import document
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.problems import Column
 from fmtkit.columns.turns import turn
 from fmtkit.core.tables import Completion, Segments, Unpaired
 from fmtkit.formats.registry import converter
 
-OneReply: TypeAlias = Annotated[Column, DialogKind(accepts=frozenset({"text", "message"}))]
+OneReply: TypeAlias = Annotated[Column, ConversationKind(accepts=frozenset({"text", "message"}))]
 
 
 @converter()

@@ -1,7 +1,7 @@
 """One question under any of its usual names, with a better and a worse answer."""
 
 from fmtkit.columns import ABSENT, Text, first_filled
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

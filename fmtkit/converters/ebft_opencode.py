@@ -1,7 +1,7 @@
 """OpenCodeInstruct: a task and the code that solves it, as a reference."""
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.core.tables import Reference
 from fmtkit.formats.registry import converter
 
@@ -13,4 +13,4 @@ from fmtkit.formats.registry import converter
 )
 def reference(input: Text, output: Text) -> Reference:
     """https://huggingface.co/datasets/nvidia/OpenCodeInstruct."""
-    return Reference(dialog(user=input), output)
+    return Reference(messages_of(user=input), output)

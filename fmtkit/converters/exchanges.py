@@ -5,8 +5,8 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, Texts, first_given, one_given, records
-from fmtkit.columns.dialogs import conversation as make_conversation
-from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.conversations import conversation as make_conversation
+from fmtkit.columns.conversations import with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turns import by_turns, of_exchanges

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, records
-from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import FlagKind, Kind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.preference_cut import cut_pair, whole_with
 from fmtkit.columns.problems import Column, Problem

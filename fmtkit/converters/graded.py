@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, Texts, first_filled, one_given, records
-from fmtkit.columns.dialogs import dialog, of_each, ranking
+from fmtkit.columns.conversations import messages_of, of_each, ranking
 from fmtkit.columns.kinds import FlagKind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Ranking
@@ -43,7 +43,7 @@ def listed(
         "a solution has neither is_correct nor score",
     )
     texts = solutions.with_value(of_each(solutions.value, "solution"), ungraded)
-    return ranking(dialog(user=first_filled(question=question, prompt=prompt)), texts, scores)
+    return ranking(messages_of(user=first_filled(question=question, prompt=prompt)), texts, scores)
 
 
 @converter(
@@ -86,7 +86,7 @@ def flagged(
     )
     both = texts.with_value(texts.value, ragged).depending_on(flags)
     asked = first_filled(question=question, prompt=prompt, problem=problem)
-    return ranking(dialog(user=asked), both, right)
+    return ranking(messages_of(user=asked), both, right)
 
 
 @converter(
@@ -123,4 +123,4 @@ def of_models(
             written.list.eval(pl.element().is_not_null().cast(pl.Float64)), right
         )
     made = Column(solutions).depending_on(*models, ground_truth)
-    return ranking(dialog(user=question), made, right)
+    return ranking(messages_of(user=question), made, right)

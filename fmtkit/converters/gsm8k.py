@@ -1,7 +1,7 @@
 """GSM8K: a question, and a worked answer with the number after ####."""
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.columns.problems import Problem
 from fmtkit.core.tables import Prompt
 from fmtkit.formats.registry import converter
@@ -12,4 +12,4 @@ def prompt(question: Text, answer: Text) -> Prompt:
     """https://huggingface.co/datasets/openai/gsm8k."""
     number = answer.value.str.extract(r"(?s).*####\s*(\S.*?)\s*\z")
     missing = Problem("value_error", "answer", number.is_null(), "answer has nothing after ####")
-    return Prompt(dialog(user=question), answer=answer.with_value(number, missing))
+    return Prompt(messages_of(user=question), answer=answer.with_value(number, missing))

@@ -5,11 +5,11 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Number, Text, blank, first_given, one_filled, records
-from fmtkit.columns.dialogs import (
+from fmtkit.columns.conversations import (
     chosen_over,
-    dialog,
     labelled,
     message,
+    messages_of,
     must_end_with_prompt,
     of_each,
     ranking,
@@ -47,7 +47,7 @@ def preference(
     strength = first_given(
         preference_strength=preference_strength, overall_preference=overall_preference
     )
-    return _preferred(dialog(user=prompt), one, other, strength)
+    return _preferred(messages_of(user=prompt), one, other, strength)
 
 
 @converter(any_of=[FIRST, SECOND, STRENGTHS])

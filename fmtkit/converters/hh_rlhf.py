@@ -1,7 +1,7 @@
 r"""HH-RLHF: two transcripts of `\n\nHuman:` and `\n\nAssistant:` turns."""
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import split_pair
+from fmtkit.columns.conversations import split_pair
 from fmtkit.columns.transcripts import transcript
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

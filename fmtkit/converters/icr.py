@@ -1,7 +1,7 @@
 """Input, chosen, rejected: one question and two answers."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

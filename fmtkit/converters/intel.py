@@ -1,7 +1,7 @@
 """Intel Orca: one question, answers to it, and sometimes a system prompt."""
 
 from fmtkit.columns import ABSENT, Flag, Text
-from fmtkit.columns.dialogs import labelled, pair
+from fmtkit.columns.conversations import labelled, pair
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 

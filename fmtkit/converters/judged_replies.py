@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Open, Text, Texts, Turns, filled
-from fmtkit.columns.dialogs import chosen_over, must_end_with_prompt, ranking, with_system
+from fmtkit.columns.conversations import chosen_over, must_end_with_prompt, ranking, with_system
 from fmtkit.columns.kinds import FlagKind, LabelKind, ListKind, NumberKind
 from fmtkit.columns.problems import Column, Problem, uneven
 from fmtkit.columns.winners import side_of, word_of

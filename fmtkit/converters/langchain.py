@@ -6,7 +6,7 @@ from typing import Any
 from fmtkit.columns.sessions import (
     OTHER,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
@@ -49,7 +49,7 @@ def chat(messages: Events) -> Conversation:
 
 def _read(events: Sequence[Event | None]) -> Session:
     found = Session()
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     for event in events:
         kind, message = _opened(event or {})
         role = ROLES.get(kind)
@@ -60,12 +60,12 @@ def _read(events: Sequence[Event | None]) -> Session:
             return found
         if role == "tool":
             named = text_of(message.get("tool_call_id")) or text_of(message.get("name"))
-            dialog.answer(texts(message.get("content"), found, ("text",)), named or None)
+            conversation.answer(texts(message.get("content"), found, ("text",)), named or None)
         else:
-            _say(message, role, dialog, found)
+            _say(message, role, conversation, found)
         if found.fault:
             return found
-    found.add(dialog)
+    found.add(conversation)
     return found
 
 
@@ -79,32 +79,36 @@ def _opened(event: Event) -> tuple[str, Mapping[str, Any]]:
     return kind.removesuffix("MessageChunk").lower(), fields if isinstance(fields, dict) else {}
 
 
-def _say(message: Mapping[str, Any], role: str, dialog: Dialog, found: Session) -> None:
+def _say(
+    message: Mapping[str, Any], role: str, conversation: ConversationBuilder, found: Session
+) -> None:
     called, said = set(), []
     for part in objects(message.get("content"), found):
         kind = kind_of(part)
         if kind in ("text", ""):
             said.append(text_of(part.get("text")))
         elif kind in ("thinking", "reasoning"):
-            dialog.think(text_of(part.get(kind)))
+            conversation.think(text_of(part.get(kind)))
         elif kind == "tool_use" and text_of(part.get("name")):
             called.add(text_of(part.get("id")))
-            dialog.call(part["name"], part.get("input") or {}, text_of(part.get("id")) or None)
+            conversation.call(
+                part["name"], part.get("input") or {}, text_of(part.get("id")) or None
+            )
         else:
             note_part(kind, found)
-    dialog.say(role, "".join(said))
+    conversation.say(role, "".join(said))
     beside = message.get("additional_kwargs")
     more = beside if isinstance(beside, dict) else {}
     if role == "assistant":
-        dialog.think(text_of(more.get("reasoning_content")))
-        _call(message, more, called, dialog, found)
+        conversation.think(text_of(more.get("reasoning_content")))
+        _call(message, more, called, conversation, found)
 
 
 def _call(
     message: Mapping[str, Any],
     more: Mapping[str, Any],
     called: set[str],
-    dialog: Dialog,
+    conversation: ConversationBuilder,
     found: Session,
 ) -> None:
     """Add the calls of a reply: LangChain's own, or those that the model's provider wrote."""
@@ -112,15 +116,15 @@ def _call(
     for call in own:
         name, key = text_of(call.get("name")), text_of(call.get("id"))
         if name and key not in called:
-            dialog.call(name, call.get("args") or {}, key or None)
+            conversation.call(name, call.get("args") or {}, key or None)
     for call in [] if own or called else objects(more.get("tool_calls")):
         function = call.get("function")
         if isinstance(function, dict) and text_of(function.get("name")):
-            dialog.call(
+            conversation.call(
                 function["name"], function.get("arguments") or {}, text_of(call.get("id")) or None
             )
         else:
             found.noted.add(UNKNOWN)
     if isinstance(function := more.get("function_call"), dict) and not own:
         name = text_of(function.get("name"))
-        dialog.call(name, function.get("arguments") or {}, name or None)
+        conversation.call(name, function.get("arguments") or {}, name or None)

@@ -7,7 +7,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, Tools
-from fmtkit.columns.dialogs import conversation
+from fmtkit.columns.conversations import conversation
 from fmtkit.columns.kinds import ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.preference_cut import cut_pair, whole
 from fmtkit.columns.problems import Column, Problem

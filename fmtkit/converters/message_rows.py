@@ -1,7 +1,7 @@
 """Conversations as rows: one message each, with the name of its conversation in a column."""
 
 from fmtkit.columns import WideMessages
-from fmtkit.columns.dialogs import conversation
+from fmtkit.columns.conversations import conversation
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

@@ -1,7 +1,7 @@
 """A conversation with a label for its last reply, as in LLaMA-Factory's KTO demo."""
 
 from fmtkit.columns import ABSENT, Flag, Messages, Text
-from fmtkit.columns.dialogs import context_of, reply_of, with_system
+from fmtkit.columns.conversations import context_of, reply_of, with_system
 from fmtkit.core.tables import Unpaired
 from fmtkit.formats.registry import converter
 

@@ -1,7 +1,7 @@
 """A conversation, and a worse reply to replace its last one, as in ms-swift."""
 
 from fmtkit.columns import ABSENT, Text, Tools, WideMessages, WideReply, first_given
-from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.conversations import with_system
 from fmtkit.columns.preference_cut import cut_pair, whole, whole_with
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Texts, records
-from fmtkit.columns.dialogs import dialog, of_each
+from fmtkit.columns.conversations import messages_of, of_each
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.message_keys import SPEAKER_KEYS
@@ -44,4 +44,4 @@ def arena_hard(turns: Contents) -> Prompt:
 
 def _first(turns: Column) -> Prompt:
     first = turns.with_value(turns.value.list.first())
-    return Prompt(dialog(user=first.warn("unread_turns", turns.value.list.len() > 1)))
+    return Prompt(messages_of(user=first.warn("unread_turns", turns.value.list.len() > 1)))

@@ -1,7 +1,7 @@
 """Natural Instructions as rows: the definition of a task, the input of an instance, and its target."""
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import dialog, with_input
+from fmtkit.columns.conversations import messages_of, with_input
 from fmtkit.core.tables import Completion
 from fmtkit.formats.registry import converter
 
@@ -9,4 +9,6 @@ from fmtkit.formats.registry import converter
 @converter(harmless=("task_name",))
 def completion(definition: Text, inputs: Text, targets: Text) -> Completion:
     """https://huggingface.co/datasets/Muennighoff/natural-instructions; the input is below the definition."""
-    return Completion(dialog(user=with_input(definition, inputs)), dialog(assistant=targets))
+    return Completion(
+        messages_of(user=with_input(definition, inputs)), messages_of(assistant=targets)
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, records
-from fmtkit.columns.dialogs import must_end_with_prompt, of_each, ranking, with_system
+from fmtkit.columns.conversations import must_end_with_prompt, of_each, ranking, with_system
 from fmtkit.columns.kinds import NumberKind, TextKind
 from fmtkit.columns.problems import Column
 from fmtkit.columns.transcripts import question_or_transcript

@@ -5,8 +5,8 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Tools, WholeRow
-from fmtkit.columns.dialogs import must_end_with_prompt
-from fmtkit.columns.kinds import DialogKind, RecordKind, TextKind
+from fmtkit.columns.conversations import must_end_with_prompt
+from fmtkit.columns.kinds import ConversationKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, literal
 from fmtkit.core.message_keys import ROLES
 from fmtkit.core.tables import Prompt
@@ -15,7 +15,7 @@ from fmtkit.formats.registry import converter
 AGENTS = "responses_api_agents"
 Input: TypeAlias = Annotated[
     Column,
-    DialogKind(
+    ConversationKind(
         accepts=frozenset({"text", "messages"}),
         speaker="user",
         roles=ROLES | {"developer": "system"},

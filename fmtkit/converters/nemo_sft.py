@@ -6,7 +6,7 @@ import polars as pl
 from polars import Expr
 
 from fmtkit.columns import ABSENT, Text, filled, records
-from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.turns import speaker, turn, turns

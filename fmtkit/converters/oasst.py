@@ -56,8 +56,10 @@ LINKED = pl.Struct(
         "parent": pl.Int64,
     }
 )
-DIALOG = pl.List(NARROW)
-RANKING = pl.Struct({"prompt": DIALOG, "replies": pl.List(DIALOG), "scores": pl.List(pl.Float64)})
+CONVERSATION = pl.List(NARROW)
+RANKING = pl.Struct(
+    {"prompt": CONVERSATION, "replies": pl.List(CONVERSATION), "scores": pl.List(pl.Float64)}
+)
 
 
 @converter()
@@ -77,7 +79,7 @@ def ranked(prompt: Tree, *, pairs: str = "best-worst") -> Ranking:  # noqa: ARG0
 @converter(name="oasst.threads")
 def threads(prompt: Tree) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, trees: each path to a last reply."""
-    return Conversation(several(_made(_checked(prompt), _threads, DIALOG)))
+    return Conversation(several(_made(_checked(prompt), _threads, CONVERSATION)))
 
 
 @converter(name="oasst.rows", rows_by="message_tree_id")
@@ -98,7 +100,7 @@ def ranked_rows(rows: Flat, *, pairs: str = "best-worst") -> Ranking:  # noqa: A
 @converter(name="oasst.rows.threads", rows_by="message_tree_id")
 def row_threads(rows: Flat) -> Conversation:
     """https://huggingface.co/datasets/OpenAssistant/oasst1, rows: each path to a last reply."""
-    return Conversation(several(_made(_checked(_as_tree(rows)), _threads, DIALOG)))
+    return Conversation(several(_made(_checked(_as_tree(rows)), _threads, CONVERSATION)))
 
 
 def _as_tree(rows: Column) -> Column:

@@ -1,7 +1,7 @@
 """OpenAI chat: messages, with tool calls, tools, a system prompt and weights where there are any."""
 
 from fmtkit.columns import ABSENT, TextOrParts, Tools, WideMessages
-from fmtkit.columns.dialogs import conversation, with_system, without_system
+from fmtkit.columns.conversations import conversation, with_system, without_system
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Text, Texts, records
-from fmtkit.columns.dialogs import dialog, with_context
+from fmtkit.columns.conversations import messages_of, with_context
 from fmtkit.columns.kinds import ListKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Completion
@@ -57,4 +57,6 @@ def decomposed(question: Text, paragraphs: Paragraphs, answer: Text) -> Completi
 def _asked(question: Column, passages: Column, answer: Column) -> Completion:
     """Make the completion of a question with its passages below it."""
     joined = passages.with_value(passages.value.list.join(BETWEEN))
-    return Completion(dialog(user=with_context(question, joined)), dialog(assistant=answer))
+    return Completion(
+        messages_of(user=with_context(question, joined)), messages_of(assistant=answer)
+    )

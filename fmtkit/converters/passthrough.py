@@ -16,8 +16,8 @@ from fmtkit.columns import (
     WideMessages,
     records,
 )
-from fmtkit.columns.dialogs import must_end_with_prompt
-from fmtkit.columns.kinds import DialogKind, FlagKind, ListKind, NumberKind, TextKind
+from fmtkit.columns.conversations import must_end_with_prompt
+from fmtkit.columns.kinds import ConversationKind, FlagKind, ListKind, NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem, uneven
 from fmtkit.core.tables import (
     Completion,
@@ -33,7 +33,7 @@ from fmtkit.core.tables import (
 )
 from fmtkit.formats.registry import converter
 
-Dialogs: TypeAlias = Annotated[Column, ListKind(DialogKind(wide=True))]
+Conversations: TypeAlias = Annotated[Column, ListKind(ConversationKind(wide=True))]
 Scores: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 Numbers: TypeAlias = Annotated[Column, ListKind(NumberKind())]
 
@@ -142,7 +142,7 @@ def unpaired_messages(
 @converter(keeps=True, wide=True)
 def ranking(
     prompt: WideMessages,
-    replies: Dialogs,
+    replies: Conversations,
     scores: Scores,
     *,
     pairs: str = "none",  # noqa: ARG001

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Exchanges, Flag, Text, filled, first_given, one_filled
-from fmtkit.columns.dialogs import after, chosen_over, dialog, with_context, with_input
+from fmtkit.columns.conversations import after, chosen_over, messages_of, with_context, with_input
 from fmtkit.columns.problems import Column
 from fmtkit.columns.turns import turn
 from fmtkit.core.tables import Completion, Preference, Unpaired
@@ -48,7 +48,7 @@ def completion(
     )
     said = (answer, response, output, assistant, completion, solution)
     reply = one_filled(dict(zip(ANSWERS, said, strict=True)))
-    return Completion(after(history, asked), dialog(assistant=reply))
+    return Completion(after(history, asked), messages_of(assistant=reply))
 
 
 @converter(wide=True, any_of=[QUESTIONS, ANSWERS])
@@ -161,7 +161,7 @@ def unpaired(
     said = (answer, response, output, assistant, completion, solution)
     reply = one_filled(dict(zip(ANSWERS, said, strict=True)))
     liked = first_given(label=label, kto_tag=kto_tag)
-    return Unpaired(after(history, asked), dialog(assistant=reply), liked)
+    return Unpaired(after(history, asked), messages_of(assistant=reply), liked)
 
 
 def _asked(
@@ -178,4 +178,4 @@ def _asked(
         named["instruction"] = with_input(named["instruction"], named.pop("input"))
     question = one_filled(named)
     system = one_filled(dict(zip(SYSTEMS, with_system, strict=True)), needed=False)
-    return dialog(wide=wide, system=system, user=with_context(question, context))
+    return messages_of(wide=wide, system=system, user=with_context(question, context))

@@ -1,7 +1,7 @@
 """A reply and its revision: the revised one is better, whoever wrote it, and a critique says why."""
 
 from fmtkit.columns import ABSENT, Text, Turns
-from fmtkit.columns.dialogs import chosen_over, must_end_with_prompt, with_system
+from fmtkit.columns.conversations import chosen_over, must_end_with_prompt, with_system
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, TypeAlias
 
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.columns.kinds import RecordKind, TextKind
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Preference

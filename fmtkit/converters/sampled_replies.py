@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, Texts, one_filled, one_given, records
-from fmtkit.columns.dialogs import dialog, message, with_input
+from fmtkit.columns.conversations import message, messages_of, with_input
 from fmtkit.columns.expansion import several
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
@@ -115,5 +115,5 @@ def _rows(asked: Column, input: Column, system: Column, texts: Column) -> Comple
     replies = texts.with_value(
         texts.value.list.eval(pl.concat_list([message("assistant", text)])), silent
     ).warn("unjudged_replies", texts.value.list.len() > 1)
-    prompt = dialog(system=system, user=with_input(asked, input))
+    prompt = messages_of(system=system, user=with_input(asked, input))
     return Completion(prompt, several(replies))

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Text, Texts, one_filled, one_given, records
-from fmtkit.columns.dialogs import dialog, ranking
+from fmtkit.columns.conversations import messages_of, ranking
 from fmtkit.columns.kinds import ListKind, NumberKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Ranking
@@ -68,7 +68,9 @@ def records_of(
     silent = Problem("null_field", "answers[]", _any_null(texts), "a reply has no text")
     unrated = Problem("null_field", "answers[].score", _any_null(scores), "a reply has no score")
     return ranking(
-        dialog(user=asked), held.with_value(texts, two_texts, two_scores, silent, unrated), scores
+        messages_of(user=asked),
+        held.with_value(texts, two_texts, two_scores, silent, unrated),
+        scores,
     )
 
 
@@ -113,7 +115,7 @@ def lists(
         "the replies and their scores differ in length",
     )
     both = texts.with_value(texts.value, ragged).depending_on(rated)
-    return ranking(dialog(user=asked), both, rated.value)
+    return ranking(messages_of(user=asked), both, rated.value)
 
 
 @converter(any_of=[ASKED])
@@ -154,7 +156,7 @@ def annotated(
     both = responses.with_value(texts, ragged, crossed).depending_on(
         annotations.with_value(scores, unrated)
     )
-    return ranking(dialog(user=asked), both, scores)
+    return ranking(messages_of(user=asked), both, scores)
 
 
 @converter(any_of=[ASKED])
@@ -204,7 +206,7 @@ def columns(
     texts = Column(pl.concat_list(reply.value for reply, _ in there).list.drop_nulls())
     held = texts.depending_on(*every)
     return ranking(
-        dialog(user=asked),
+        messages_of(user=asked),
         held.with_value(held.value, *half),
         pl.concat_list(rated).list.drop_nulls(),
     )

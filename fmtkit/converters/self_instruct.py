@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Text, filled, records
-from fmtkit.columns.dialogs import message
+from fmtkit.columns.conversations import message
 from fmtkit.columns.expansion import several
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem

@@ -1,7 +1,7 @@
 """ShareGPT: conversations of {from, value}, with function calls and tools where there are any."""
 
 from fmtkit.columns import ABSENT, Flag, ShareGPT, Text, Tools, WideShareGPT, first_given
-from fmtkit.columns.dialogs import context_of, conversation, reply_of, with_system
+from fmtkit.columns.conversations import context_of, conversation, reply_of, with_system
 from fmtkit.core.tables import Conversation, Unpaired
 from fmtkit.formats.registry import converter
 

@@ -9,7 +9,7 @@ from fmtkit.columns import (
     WideShareGPT,
     WideShareGPTReply,
 )
-from fmtkit.columns.dialogs import answered, with_system
+from fmtkit.columns.conversations import answered, with_system
 from fmtkit.columns.preference_cut import cut_pair, whole_with
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

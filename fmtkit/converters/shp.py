@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import Flag, Text
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

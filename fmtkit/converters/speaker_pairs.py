@@ -3,8 +3,8 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Exchanges, Text, first_given
-from fmtkit.columns.dialogs import conversation as make_conversation
-from fmtkit.columns.dialogs import with_system
+from fmtkit.columns.conversations import conversation as make_conversation
+from fmtkit.columns.conversations import with_system
 from fmtkit.columns.problems import Problem
 from fmtkit.columns.turns import speaker, turn
 from fmtkit.columns.turns import turns as made_turns

@@ -1,7 +1,7 @@
 """Self-play: a real conversation, and the same with a reply that a model generated."""
 
 from fmtkit.columns import ABSENT, Messages, Text
-from fmtkit.columns.dialogs import split_pair
+from fmtkit.columns.conversations import split_pair
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter
 

@@ -3,7 +3,7 @@
 from typing import Annotated, TypeAlias
 
 from fmtkit.columns import Text
-from fmtkit.columns.dialogs import dialog, with_context
+from fmtkit.columns.conversations import messages_of, with_context
 from fmtkit.columns.kinds import ListKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Completion
@@ -22,4 +22,6 @@ def completion(question: Text, context: Text, answers: Answers) -> Completion:
     first = texts.list.get(0, null_on_oob=True)
     none = Problem("empty_field", "answers.text", first.is_null(), "the question has no answer")
     reply = answers.with_value(first, none)
-    return Completion(dialog(user=with_context(question, context)), dialog(assistant=reply))
+    return Completion(
+        messages_of(user=with_context(question, context)), messages_of(assistant=reply)
+    )

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, one_filled
-from fmtkit.columns.dialogs import pair
+from fmtkit.columns.conversations import pair
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fmtkit.columns.sessions import (
     OTHER,
     UNKNOWN,
-    Dialog,
+    ConversationBuilder,
     Event,
     Events,
     Session,
@@ -32,7 +32,7 @@ def session(rows: Events) -> Conversation:
 
 def _read(events: Sequence[Event | None]) -> Session:
     found = Session()
-    dialog = Dialog()
+    conversation = ConversationBuilder()
     headers = 0
     for event in events:
         message = event.get("message") if event is not None else None
@@ -41,39 +41,39 @@ def _read(events: Sequence[Event | None]) -> Session:
         if found.fault:
             return found
         if kind_of(event) == "session" and "harness" in event:
-            found.add(dialog)
-            dialog, headers = Dialog(), headers + 1
+            found.add(conversation)
+            conversation, headers = ConversationBuilder(), headers + 1
         elif kind_of(event) == "message" and "parentId" in event:
             found.fault = OTHER
         elif kind_of(event) == "message" and isinstance(message, dict):
-            _say(message, dialog, found)
+            _say(message, conversation, found)
         else:
             found.noted.add(UNKNOWN)
-    found.add(dialog)
+    found.add(conversation)
     if not headers:
         found.fault = OTHER
     return found
 
 
-def _say(message: Event, dialog: Dialog, found: Session) -> None:
+def _say(message: Event, conversation: ConversationBuilder, found: Session) -> None:
     role, said = message.get("role"), texts(message.get("content"), found, ("text",))
     if role == "tool":
-        dialog.answer(said, text_of(message.get("toolCallId")) or None)
+        conversation.answer(said, text_of(message.get("toolCallId")) or None)
     elif role in ("user", "system"):
-        dialog.say(role, said)
+        conversation.say(role, said)
     elif role == "assistant":
-        dialog.think(text_of(message.get("reasoningContent")))
-        dialog.say("assistant", said)
+        conversation.think(text_of(message.get("reasoningContent")))
+        conversation.say("assistant", said)
         for call in objects(message.get("toolCalls"), found):
-            _call(call, dialog, found)
+            _call(call, conversation, found)
     else:
         note_part("", found)
 
 
-def _call(call: Event, dialog: Dialog, found: Session) -> None:
+def _call(call: Event, conversation: ConversationBuilder, found: Session) -> None:
     function = call.get("function")
     if not isinstance(function, dict) or not text_of(function.get("name")):
         found.noted.add(UNKNOWN)
         return
     key = text_of(call.get("id")) or None
-    dialog.call(function["name"], function.get("arguments", "{}"), key)
+    conversation.call(function["name"], function.get("arguments", "{}"), key)

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, records
-from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column
 from fmtkit.columns.turns import speaker, turn, turns

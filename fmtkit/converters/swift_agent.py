@@ -3,8 +3,8 @@
 from typing import Annotated, TypeAlias
 
 from fmtkit.columns import ABSENT, Text, Tools
-from fmtkit.columns.dialogs import conversation, with_system
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.conversations import conversation, with_system
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.problems import Column
 from fmtkit.core.message_keys import ROLES
 from fmtkit.core.tables import Conversation
@@ -12,7 +12,7 @@ from fmtkit.formats.registry import converter
 
 Messages: TypeAlias = Annotated[
     Column,
-    DialogKind(
+    ConversationKind(
         wide=True,
         function_calls=True,
         call_role="tool_call",

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Messages, Text, first_given
-from fmtkit.columns.dialogs import conversation, with_system
+from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.transcripts import (
     all_must_speak,

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import Text, Texts
-from fmtkit.columns.dialogs import dialog, ranking
+from fmtkit.columns.conversations import messages_of, ranking
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Ranking
 from fmtkit.formats.registry import converter
@@ -49,4 +49,4 @@ def _ranking(question: Column, best: Column, wrong: Column) -> Ranking:
     replies = pl.concat_list(pl.concat_list(best.value), wrong.value)
     zeros = wrong.value.list.eval(pl.element().is_null().cast(pl.Float64) * 0)
     scores = pl.concat_list(pl.concat_list(pl.lit(1.0)), zeros)
-    return ranking(dialog(user=question), best.with_value(replies).depending_on(wrong), scores)
+    return ranking(messages_of(user=question), best.with_value(replies).depending_on(wrong), scores)

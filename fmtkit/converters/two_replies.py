@@ -7,7 +7,7 @@ from typing import TypeAlias
 import polars as pl
 
 from fmtkit.columns import ABSENT, Number, Open, Text, filled, one_filled
-from fmtkit.columns.dialogs import chosen_over, dialog, ranking, with_input
+from fmtkit.columns.conversations import chosen_over, messages_of, ranking, with_input
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.columns.winners import side_of, word_of
 from fmtkit.core.tables import Preference, Ranking
@@ -69,7 +69,7 @@ def by_winner(
     worse = response_b.with_value(pl.when(balance > 0).then(two).otherwise(one))
     asked = _asked((question, query, prompt, instruction, problem), input)
     return chosen_over(
-        dialog(system=system, user=asked),
+        messages_of(system=system, user=asked),
         better.depending_on(*votes.values(), model_a, model_b),
         worse,
     )
@@ -96,7 +96,7 @@ def by_score(
     both = response_a.with_value(pl.concat_list(response_a.value, response_b.value))
     scores = pl.concat_list(score_a.value, score_b.value)
     whole = both.depending_on(response_b, score_a, score_b)
-    return ranking(dialog(system=system, user=asked), whole, scores)
+    return ranking(messages_of(system=system, user=asked), whole, scores)
 
 
 def _asked(questions: tuple[Column, ...], input: Column) -> Column:

@@ -1,7 +1,7 @@
 """UltraFeedback, binarised: a prompt with two conversations, or with one completion and a label."""
 
 from fmtkit.columns import ABSENT, Flag, Messages, Text
-from fmtkit.columns.dialogs import labelled, must_hold_question, split_pair, with_question
+from fmtkit.columns.conversations import labelled, must_hold_question, split_pair, with_question
 from fmtkit.core.tables import Preference, Unpaired
 from fmtkit.formats.registry import converter
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Text, records
-from fmtkit.columns.dialogs import dialog, of_each, ranking
+from fmtkit.columns.conversations import messages_of, of_each, ranking
 from fmtkit.columns.kinds import NumberKind, RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.errors import UnknownNameError
@@ -53,7 +53,7 @@ def ranked(
         "null_field", "completions[].overall_score", scores.is_null(), "a completion has no score"
     )
     texts = completions.with_value(of_each(completions.value, "response"), unrated)
-    return ranking(dialog(user=instruction), texts, scores)
+    return ranking(messages_of(user=instruction), texts, scores)
 
 
 def _complete(scores: pl.Expr) -> pl.Expr:

@@ -1,7 +1,7 @@
 """verl: a prompt to answer while training, and a reward model with the true answer."""
 
 from fmtkit.columns import Text, WideTurns
-from fmtkit.columns.dialogs import must_end_with_prompt
+from fmtkit.columns.conversations import must_end_with_prompt
 from fmtkit.core.tables import Prompt
 from fmtkit.formats.registry import converter
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import polars as pl
 
 from fmtkit.columns import Text, records
-from fmtkit.columns.dialogs import dialog, of_each, ranking
+from fmtkit.columns.conversations import messages_of, of_each, ranking
 from fmtkit.columns.kinds import RecordKind, TextKind
 from fmtkit.columns.problems import Column, Problem
 from fmtkit.core.tables import Ranking
@@ -42,7 +42,7 @@ def ranked(
         "an answer has no rating",
     )
     texts = completions.with_value(of_each(completions.value, "response"), unrated)
-    return ranking(dialog(user=prompt), texts, scores)
+    return ranking(messages_of(user=prompt), texts, scores)
 
 
 def _score() -> pl.Expr:

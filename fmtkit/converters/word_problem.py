@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.core.tables import Completion
 from fmtkit.formats.registry import converter
 
@@ -13,4 +13,4 @@ def completion(body: Text, question: Text, answer: Text, system: Text = ABSENT) 
     """https://github.com/arkilpatel/SVAMP, https://github.com/chaochun/nlu-asdiv-dataset."""
     both = pl.concat_str([body.value.str.strip_chars(), pl.lit("\n"), question.value])
     asked = question.with_value(both).depending_on(body)
-    return Completion(dialog(system=system, user=asked), dialog(assistant=answer))
+    return Completion(messages_of(system=system, user=asked), messages_of(assistant=answer))

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text, one_filled
-from fmtkit.columns.dialogs import dialog
+from fmtkit.columns.conversations import messages_of
 from fmtkit.columns.problems import Problem
 from fmtkit.core.tables import Completion
 from fmtkit.formats.registry import converter
@@ -61,4 +61,4 @@ def completion(
     )
     reply = solution.with_value(long, unclear).depending_on(other)
     reply = reply.warn("unconfirmed_reply", ~is_within)
-    return Completion(dialog(system=system, user=asked), dialog(assistant=reply))
+    return Completion(messages_of(system=system, user=asked), messages_of(assistant=reply))

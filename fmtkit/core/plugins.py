@@ -54,7 +54,7 @@ def forget() -> None:
     _every.cache_clear()
 
 
-def named(group: str, what: str, name: str, *, shipped: bool) -> EntryPoint | None:
+def entry_point_named(group: str, what: str, name: str, *, shipped: bool) -> EntryPoint | None:
     """Return the entry point of a name; None where there is none.
 
     Raises OptionError where two packages, or one and fmtkit, have something of that name.

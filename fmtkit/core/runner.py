@@ -172,7 +172,7 @@ class Runner:
     tokenizer adds to any text (`text`), or the ids of BOS and EOS (`ids`); nothing where it is empty."""
     row_variables: bool = False
     """Whether its trainer reads the template's variables from a column of the rows."""
-    whole_dialogs: bool = False
+    whole_conversations: bool = False
     """Whether its trainer takes only conversations, each a prompt joined with its completion."""
     both_labels: bool = False
     """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
@@ -227,7 +227,7 @@ class Runner:
     def __post_init__(self) -> None:
         """Raise ValueError for a table, section, need or rule that fmtkit does not have."""
         added = self.features - TRL_FEATURES - IDLE.keys()
-        for one in section.own():
+        for one in section.shipped():
             added -= one.features.keys()
         for what, given, known in (
             ("table", self.tables, TABLES),
@@ -330,7 +330,9 @@ def find(method: str) -> Runner:
     """
     is_ours = method in shipped_names()
     is_added = method in plugins.installed(GROUP)
-    point = plugins.named(GROUP, "method", method, shipped=is_ours) if is_added else None
+    point = (
+        plugins.entry_point_named(GROUP, "method", method, shipped=is_ours) if is_added else None
+    )
     if point is not None:
         return _with_sections(plugins.constant(point, "method", "RUNNER", Runner, "method"))
     if not is_ours:
@@ -338,7 +340,7 @@ def find(method: str) -> Runner:
     return _of_fmtkit(method)
 
 
-def known(method: object) -> Runner | None:
+def find_known(method: object) -> Runner | None:
     """Return the runner of a method, of the default one for None; None for a method that is not there."""
     name = DEFAULT if method is None else method
     return find(str(name)) if name in names() else None

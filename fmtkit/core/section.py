@@ -197,7 +197,7 @@ def names() -> tuple[str, ...]:
     return (*own, *(name for name in plugins.installed(GROUP) if name not in own))
 
 
-def own() -> tuple[Section, ...]:
+def shipped() -> tuple[Section, ...]:
     """Return the sections of fmtkit itself; packages are not looked at."""
     return tuple(map(_shipped, _own_names()))
 
@@ -250,11 +250,13 @@ def _all(of: tuple[str, ...]) -> tuple[Section, ...]:
 
 def _point(name: str) -> EntryPoint | None:
     """Return the entry point of an added section; None for fmtkit's own."""
-    return plugins.named(GROUP, "section", name, shipped=False) if is_added(name) else None
+    return (
+        plugins.entry_point_named(GROUP, "section", name, shipped=False) if is_added(name) else None
+    )
 
 
 def _find(name: str) -> Section:
-    point = plugins.named(GROUP, "section", name, shipped=not is_added(name))
+    point = plugins.entry_point_named(GROUP, "section", name, shipped=not is_added(name))
     if point is None:
         return _shipped(name)
     found = plugins.constant(point, "section", "SECTION", Section, "name")

@@ -21,13 +21,15 @@ that are read again have the width of their schema, if they have one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from fmtkit import former_names
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import (
     IMAGES,
@@ -67,7 +69,7 @@ STORED_MESSAGE = pa.struct(
 SEGMENT = pa.struct([("text", pa.string()), ("label", pa.bool_())])
 """A part of a string, and whether it is trained on."""
 
-DIALOG_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
+CONVERSATION_COLUMNS = frozenset({"messages", "prompt", "completion", "chosen", "rejected"})
 """Columns that hold messages, or their text once rendered."""
 
 GYM_COLUMNS = ("nemo_gym_row", "nemo_gym_server", "nemo_gym_agent")
@@ -137,12 +139,14 @@ def without_any_image(table: pa.Table) -> pa.Table:
 
 
 def _shown_schema(schema: pa.Schema) -> pa.Schema:
-    shown = (f.with_type(type_with_parts(f.type)) if _is_dialog(f.name) else f for f in schema)
+    shown = (
+        f.with_type(type_with_parts(f.type)) if _is_conversation(f.name) else f for f in schema
+    )
     return pa.schema(shown)
 
 
-def _is_dialog(name: str) -> bool:
-    return name in DIALOG_COLUMNS or name == "replies"
+def _is_conversation(name: str) -> bool:
+    return name in CONVERSATION_COLUMNS or name == "replies"
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
@@ -167,7 +171,7 @@ def _stored_type(dtype: pa.DataType) -> pa.DataType:
     return STORED_MESSAGE if dtype == WIDE_MESSAGE else dtype
 
 
-def written(table: pa.Table) -> pa.Table:
+def final_rows(table: pa.Table) -> pa.Table:
     """Return rows as they are written or handed out."""
     if has_images(table.schema):
         table = _shown(table)
@@ -179,7 +183,7 @@ def written(table: pa.Table) -> pa.Table:
 def _shown(table: pa.Table) -> pa.Table:
     """Return rows with images, the contents of their messages in parts."""
     for place, field in enumerate(table.schema):
-        if _is_dialog(field.name):
+        if _is_conversation(field.name):
             dtype = type_with_parts(field.type)
             chunks = map(with_parts, table.column(place).chunks)
             column = pa.chunked_array(list(chunks), dtype)
@@ -208,21 +212,21 @@ class Table:
     def schema(cls, columns: frozenset[str] | None = None, *, wide: bool, text: bool) -> pa.Schema:
         """Return the Arrow schema on disk; `columns` says which optional ones are there."""
         present = cls.column_names() if columns is None else columns
-        dialog = pa.string() if text else pa.list_(WIDE_MESSAGE if wide else MESSAGE)
+        conversation = pa.string() if text else pa.list_(WIDE_MESSAGE if wide else MESSAGE)
         names = (n for n in cls.column_names() if n in present or n not in cls.optional)
-        return pa.schema([cls._field(name, dialog, text=text) for name in names])
+        return pa.schema([cls._field(name, conversation, text=text) for name in names])
 
     @classmethod
-    def _field(cls, name: str, dialog: pa.DataType, *, text: bool) -> pa.Field:
+    def _field(cls, name: str, conversation: pa.DataType, *, text: bool) -> pa.Field:
         if name in cls.others:
             dtype = cls.others[name]
-            if isinstance(dtype, _ListOfDialogs):
-                dtype = pa.list_(dialog)
+            if isinstance(dtype, _ListOfConversations):
+                dtype = pa.list_(conversation)
             return pa.field(name, dtype)
-        return pa.field(TEXT_NAMES.get(name, name) if text else name, dialog)
+        return pa.field(TEXT_NAMES.get(name, name) if text else name, conversation)
 
 
-class _ListOfDialogs:
+class _ListOfConversations:
     """Mark of a column whose items are conversations."""
 
 
@@ -296,7 +300,7 @@ class Ranking(Table):
     replies: Column
     scores: Column
     others: ClassVar[dict[str, pa.DataType]] = {
-        "replies": _ListOfDialogs(),
+        "replies": _ListOfConversations(),
         "scores": pa.list_(pa.float64()),
     }
 
@@ -406,3 +410,9 @@ def steps_to(made: str, taken: Collection[str]) -> int:
     while table not in taken and table in BECOMES:
         steps, table = steps + 1, BECOMES[table]
     return steps
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

@@ -32,7 +32,7 @@ def lines_of(part: Part) -> Iterator[str]:
         yield f"{' ' * part.indent}{line}".rstrip()
 
 
-def written(parts: Iterable[Part]) -> str:
+def plain_text(parts: Iterable[Part]) -> str:
     """Return parts as text without colours, each line with its end."""
     return "".join(f"{line}\n" for part in parts for line in lines_of(part))
 

@@ -58,7 +58,7 @@ def _pass(added: list[dict[str, Any]]) -> AddedTokens:
 
 
 @dataclass(frozen=True)
-class Found:
+class TokenSpans:
     """Added tokens in a block: where each begins and ends (bytes), and which of them are greedy."""
 
     starts: Ints
@@ -66,7 +66,7 @@ class Found:
     greedy: Bools
 
 
-def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> Found:
+def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> TokenSpans:
     """Find the added tokens in texts that end at `ends`."""
     spans: list[tuple[int, int, bool]] = []
     limits = ends
@@ -77,7 +77,7 @@ def find(data: Bytes, ends: Ints, kinds: tuple[AddedTokens, ...]) -> Found:
             np.concatenate((ends, np.array([s for s, _, _ in spans], dtype=np.int64)))
         )
     table = np.array(spans, dtype=np.int64).reshape(-1, 3)
-    return Found(table[:, 0], table[:, 1], table[:, 2].astype(np.bool_))
+    return TokenSpans(table[:, 0], table[:, 1], table[:, 2].astype(np.bool_))
 
 
 def _find_pass(

@@ -205,7 +205,7 @@ class TokenCounter:
         self._check(texts, counts, hashes)
         return counts, hashes
 
-    def _whole(self, data: Bytes, borders: Ints, found: added_tokens.Found) -> Ints:
+    def _whole(self, data: Bytes, borders: Ints, found: added_tokens.TokenSpans) -> Ints:
         """Return the strings of a block that must not be split."""
         places = found.starts[found.greedy]
         if self.ascii_only:
@@ -275,7 +275,7 @@ class TokenCounter:
             )
 
 
-def _inside(size: int, found: added_tokens.Found) -> Bools:
+def _inside(size: int, found: added_tokens.TokenSpans) -> Bools:
     """Mark the bytes of added tokens, except the first byte of each."""
     steps = np.zeros(size + 1, dtype=np.int8)
     steps[found.starts + 1] += 1

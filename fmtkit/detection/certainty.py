@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fmtkit.columns.transcripts import is_in_turn
-from fmtkit.detection.contradicted_fits import asks_dialogs, holds_lists, is_on_another_scale
+from fmtkit.detection.contradicted_fits import asks_conversations, holds_lists, is_on_another_scale
 from fmtkit.detection.fits import NAMED, PLAIN, UNKNOWN, Fit, renamed_likeness
 from fmtkit.reading.bound_column import Row
 
@@ -23,7 +23,12 @@ def certainty(fits: Sequence[Fit], sample: Sequence[Row]) -> str:
     found = _certainty(fits)
     best = fits[0]
     are_lists = holds_lists(best, sample, lambda item: isinstance(item, str))
-    if best.assumed or are_lists or asks_dialogs(best, sample) or is_on_another_scale(best, sample):
+    if (
+        best.assumed
+        or are_lists
+        or asks_conversations(best, sample)
+        or is_on_another_scale(best, sample)
+    ):
         return UNSURE
     return LIKELY if found == SURE and is_in_turn(sample) else found
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind, NumberKind, RecordKind, TextKind
+from fmtkit.columns.kinds import ConversationKind, Kind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.known_words import GOLD
 from fmtkit.core.message_keys import SPEAKER_KEYS
 from fmtkit.core.tables import Completion, Prompt, Ranking
@@ -144,7 +144,8 @@ def _read_texts(found: Fit, sample: Sequence[Row]) -> dict[str, list[str]]:
     texts = {
         _path(found, name): held.get(_path(found, name), [])
         for name, kind in found.converter.columns.items()
-        if isinstance(kind, TextKind) or (isinstance(kind, DialogKind) and "text" in kind.accepts)
+        if isinstance(kind, TextKind)
+        or (isinstance(kind, ConversationKind) and "text" in kind.accepts)
     }
     return {path: [v for v in values if isinstance(v, str)] for path, values in texts.items()}
 
@@ -158,7 +159,7 @@ def holds_lists(found: Fit, sample: Sequence[Row], is_item: Callable[[Any], bool
     return False
 
 
-def asks_dialogs(found: Fit, sample: Sequence[Row]) -> bool:
+def asks_conversations(found: Fit, sample: Sequence[Row]) -> bool:
     """Return whether a type that takes a text for one turn reads texts of which most are conversations."""
     if found.converter.name not in PLAIN_TYPES:
         return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, ListKind, TextKind
+from fmtkit.columns.kinds import ConversationKind, ListKind, TextKind
 from fmtkit.columns.known_words import GOLD, NO_ANSWERS
 from fmtkit.columns.transcripts import marks_of
 from fmtkit.core.errors import ColumnMismatchError, OptionError, near_match
@@ -129,12 +129,12 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
     if all(map(needs_tokenizer, there)):
         # That a file has text does not tell what it is.
         there = _questions(asked, sample)
-        is_dialog = tables is None or "Conversation" in tables
-        if not there and is_dialog:
+        is_conversation = tables is None or "Conversation" in tables
+        if not there and is_conversation:
             there = _transcripts(asked, sample) or answers_by_label(asked, sample)
         if not there and (tables is None or "Prompt" in tables):
             there = _only_questions(sample)
-        if not there and is_dialog:
+        if not there and is_conversation:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
     found = with_told_labels(_with_open(there, whole), whole)
@@ -195,7 +195,9 @@ def _as_prompts(found: Fit, sample: Sequence[Row]) -> Fit:
     said = [turn.get("role") for turn in turns if isinstance(turn, Mapping)]
     if not said or found.missing or "assistant" in said:
         return found
-    (prompts,) = (c for c in registry.named(made.name) if c.table == "Prompt" and not c.text)
+    (prompts,) = (
+        c for c in registry.converters_named(made.name) if c.table == "Prompt" and not c.text
+    )
     return fit(prompts, sample, {"prompt": "messages"})
 
 
@@ -204,7 +206,9 @@ def _prompts(sample: Sequence[Row]) -> list[Fit]:
     found = [path for path, held in values_by_path(sample).items() if all(map(are_asked, held))]
     if len(found) != 1:
         return []
-    (prompts,) = (c for c in registry.named("passthrough") if c.table == "Prompt" and not c.text)
+    (prompts,) = (
+        c for c in registry.converters_named("passthrough") if c.table == "Prompt" and not c.text
+    )
     made = fit(prompts, sample, {"prompt": found[0]})
     return [made] if made.is_good else []
 
@@ -221,7 +225,9 @@ def _only_questions(sample: Sequence[Row]) -> list[Fit]:
     said = [name for name in _names(sample) if tells_of_reply(name)]
     if any(isinstance(row.get(name), str) for row in sample for name in said):
         return []
-    (prompts,) = (c for c in registry.named("passthrough") if c.table == "Prompt" and c.text)
+    (prompts,) = (
+        c for c in registry.converters_named("passthrough") if c.table == "Prompt" and c.text
+    )
     found = fit(prompts, sample, {"prompt": texts[0]} if texts[0] != "prompt" else {})
     return [found] if found.is_good else []
 
@@ -265,7 +271,7 @@ def _with_thoughts(found: Fit, sample: Sequence[Row]) -> Fit:
     thought = [o for o in found.open if o.is_grave and is_thinking(o.name, columns.get(o.name, ()))]
     if found.converter.makes is not Completion or len(thought) != 1:
         return found
-    for other in registry.named(found.converter.name):
+    for other in registry.converters_named(found.converter.name):
         if other.columns.keys() >= {*found.converter.columns, "reasoning"}:
             whole = fit(
                 other, sample, {**found.mapping, "reasoning": thought[0].name}, found.options
@@ -277,8 +283,8 @@ def _with_thoughts(found: Fit, sample: Sequence[Row]) -> Fit:
 
 def _are_questions(found: Fit, fits: Sequence[Fit], sample: Sequence[Row]) -> bool:
     """Return whether a fit takes lists of two texts for conversations, and another one for prompts."""
-    dialogs = [value for row in sample for value in _texts_of(found, row)]
-    is_short = bool(dialogs) and all(len(value) <= 2 for value in dialogs)
+    conversations = [value for row in sample for value in _texts_of(found, row)]
+    is_short = bool(conversations) and all(len(value) <= 2 for value in conversations)
     return (
         is_short
         and found.converter.makes is not Prompt
@@ -297,11 +303,11 @@ def _speakers(found: Fit, sample: Sequence[Row]) -> str:
     """Return how far it is known who speaks: replies are longer than questions, two questions are not."""
     if found.converter.table not in ("Conversation", "Prompt"):
         return NAMED
-    dialogs = [value for row in sample for value in _texts_of(found, row)]
+    conversations = [value for row in sample for value in _texts_of(found, row)]
     if found.converter.makes is Prompt:
-        return UNKNOWN if dialogs else NAMED
-    asked, said = ([t for d in dialogs for t in d[start::2]] for start in (0, 1))
-    if not dialogs or not all(isinstance(text, str) for text in (*asked, *said)):
+        return UNKNOWN if conversations else NAMED
+    asked, said = ([t for d in conversations for t in d[start::2]] for start in (0, 1))
+    if not conversations or not all(isinstance(text, str) for text in (*asked, *said)):
         return NAMED
     questions = sum(map(_asks, said))
     longer = sum(map(len, said)) * len(asked) >= LONGER * sum(map(len, asked)) * len(said)
@@ -321,12 +327,12 @@ def open_beside(
     read = {top_of(path) for path in paths} | converter.harmless
     found = open_columns(sample, read, beside=beside(converter))
     kinds = spelled(converter, options).columns
-    dialogs = {
+    conversations = {
         mapping.get(name, converter.path(name)): kind
         for name, kind in kinds.items()
-        if isinstance(kind, DialogKind)
+        if isinstance(kind, ConversationKind)
     }
-    return (*found, *open_keys_of(dialogs, sample, [sample]).found)
+    return (*found, *open_keys_of(conversations, sample, [sample]).found)
 
 
 def layouts(sample: Sequence[Row], fits: Sequence[Fit]) -> list[tuple[Fit, float]]:
@@ -369,13 +375,13 @@ def nearest(sample: Sequence[Row]) -> tuple[str, str] | None:
 
 def _could_be_meant(used: Sequence[BoundColumn], fault: Fault) -> bool:
     """Return whether rows may be of a type though a value is wrong: the name of one column says little."""
-    is_dialog = any(isinstance(column.kind, DialogKind) for column in used)
-    return len(used) > 1 or is_dialog or fault.code not in ("type_error", "missing_field")
+    is_conversation = any(isinstance(column.kind, ConversationKind) for column in used)
+    return len(used) > 1 or is_conversation or fault.code not in ("type_error", "missing_field")
 
 
 def _names_of(name: str) -> int:
     """Return how many other names of a type there are: the usual one has most."""
-    return len({alias for found in registry.named(name) for alias in found.aliases})
+    return len({alias for found in registry.converters_named(name) for alias in found.aliases})
 
 
 def _is_enough(found: Fit) -> bool:
@@ -591,7 +597,7 @@ def _plain_text(sample: Sequence[Row]) -> list[Fit]:
     if not prose:
         return []
     column = max(prose, key=lambda name: prose[name])
-    (plain,) = (c for c in registry.named("text") if c.table == "Conversation")
+    (plain,) = (c for c in registry.converters_named("text") if c.table == "Conversation")
     mapping = {"text": column} if column != "text" else {}
     found = fit(plain, sample, mapping)
     is_whole = found.sound >= PLAIN and not found.unread and not _loses_turns(found, sample)
@@ -614,7 +620,7 @@ def choose(
         ColumnMismatchError: if a required column is in none of the rows; it names what fits instead.
         OptionError: if the name fits several tables and nothing decides between them.
     """
-    candidates = _with_columns(registry.named(name, method), mapping)
+    candidates = _with_columns(registry.converters_named(name, method), mapping)
     if not sample:
         return candidates[0]
     whole = [c for c in candidates if not _lacks(c, sample, mapping, options or {})]
@@ -651,7 +657,7 @@ def _with_columns(
 def check_joined(name: str, by: str, sample: Sequence[Row], source: str) -> None:
     """Raise ColumnMismatchError where rows lack the column by which a type joins them."""
     if sample and lacks(sample, by):
-        missing = Fit(registry.named(name)[0], (by,), 0.0, 0, 0.0, 0)
+        missing = Fit(registry.converters_named(name)[0], (by,), 0.0, 0, 0.0, 0)
         raise ColumnMismatchError(_mismatch(name, missing, sample, source))
 
 

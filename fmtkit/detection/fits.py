@@ -81,7 +81,7 @@ class Fit:
     """Columns that the converter does not read and that could hold something to train on."""
     assumed: tuple[str, ...] = ()
     """Warnings of more than a few rows that say that the converter assumes something (`ASSUMPTIONS`)."""
-    loses_dialogs: bool = False
+    loses_conversations: bool = False
     """Whether whole conversations are among the turns that it would leave unread."""
     refused: float = 0.0
     """Share of the rows that have the right kinds of values and are refused; a tie is none of them."""
@@ -160,7 +160,7 @@ class Fit:
             len(self.options),
             -renamed_likeness(self.mapping) if not self.is_written else -WRITTEN_LIKENESS,
             self.sound < TRUSTED,
-            self.loses_dialogs,
+            self.loses_conversations,
             len(self.unread),
             bool(self.assumed) or self.has_threshold,
             self.generality,
@@ -218,7 +218,7 @@ def fit(
         chosen,
         assumed=assumed,
         refused=len(refused) / len(sample),
-        loses_dialogs=any(
+        loses_conversations=any(
             _is_answered(row.get(name)) for name in done.unread for row in shaped[:1]
         ),
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind
+from fmtkit.columns.kinds import ConversationKind, Kind, ListKind
 from fmtkit.columns.known_words import BAD, GOLD, GOOD, LOWER_IS_BETTER, NEGATIONS, NO_ANSWERS
 from fmtkit.columns.strict_kinds import judge, unwrapped
 from fmtkit.core.message_keys import REASONING_KEYS, SPEAKER_KEYS
@@ -123,8 +123,10 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     Messages that name their speakers or contents in two ways, a speaker that is unknown, or a label
     that a more specific type may read, need no option.
     """
-    dialogs = [kind for kind in converter.columns.values() if isinstance(kind, DialogKind)]
-    columns = values_by_path(sample).values() if dialogs else ()
+    conversations = [
+        kind for kind in converter.columns.values() if isinstance(kind, ConversationKind)
+    ]
+    columns = values_by_path(sample).values() if conversations else ()
     messages = [m for held in columns for value in held for m in _messages(value)]
     keys = {key for m in messages for key in m if key in (*SPEAKER_KEYS, *CONTENT_KEYS)}
     role, *others = [key for key in SPEAKER_KEYS if key in keys] or [""]
@@ -136,11 +138,11 @@ def spelling(converter: Converter, sample: Sequence[Row]) -> dict[str, str]:
     if unclear or not all(isinstance(name, str) for name in named):
         return {}
     options: dict[str, str] = {}
-    if any(kind.role != role for kind in dialogs):
+    if any(kind.role != role for kind in conversations):
         options["message_field_role"] = role
-    if any(kind.content != content for kind in dialogs):
+    if any(kind.content != content for kind in conversations):
         options["message_field_content"] = content
-    strange = sorted(s for s in said if any(kind.speaker_of(s) is None for kind in dialogs))
+    strange = sorted(s for s in said if any(kind.speaker_of(s) is None for kind in conversations))
     roles: dict[str, list[str]] = {}
     for name in strange:
         if name.lower() not in SPEAKERS:
@@ -331,7 +333,7 @@ def _best(
     ]
     alike = _meant(alike)
     if not alike:
-        return None if least else _dialog(kinds, names, columns)
+        return None if least else _conversation(kinds, names, columns)
     # Of `patch` and `test_patch` the first is the patch.
     ranked = [((close, -len(words_of(path))), name, path) for close, name, path in alike]
     closest = max(rank for rank, _, _ in ranked)
@@ -360,11 +362,11 @@ def is_thought(path: str) -> bool:
     return bool(THOUGHTS & {*words_of(last), *re.split(r"[^a-z]+", last.lower())})
 
 
-def _dialog(
+def _conversation(
     kinds: Mapping[str, Kind], names: Sequence[str], columns: Mapping[str, Sequence[Any]]
 ) -> tuple[str, str] | None:
     """Return the only column of messages, whatever its name, for the first parameter that needs them."""
-    wanted = next((n for n in names if isinstance(kinds[n], DialogKind)), None)
+    wanted = next((n for n in names if isinstance(kinds[n], ConversationKind)), None)
     if wanted is None:
         return None
     lists = {path: held for path, held in columns.items() if isinstance(held[0], list) and held[0]}

@@ -135,7 +135,7 @@ def by_columns(layout: Layout, columns: Mapping[str, str], sample: Sequence[Row]
     """Return the choice that reads rows by columns that somebody named; None where they do not hold it."""
     tried = [
         fit(converter, sample, {n: path for n, path in columns.items() if n != path})
-        for converter in registry.named(layout.type)
+        for converter in registry.converters_named(layout.type)
         if converter.table == layout.table and {*layout.columns} <= {*converter.columns}
     ]
     best = max(tried, key=lambda found: (not found.missing, found.sound), default=None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fmtkit.core.errors import FmtkitError, OptionError, TemplateError
 from fmtkit.core.records import entries_of, read_json
-from fmtkit.core.tables import DIALOG_COLUMNS, TEXT_NAMES
+from fmtkit.core.tables import CONVERSATION_COLUMNS, TEXT_NAMES
 from fmtkit.rendering import template_sources
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.row_templates import RowTemplate
@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 TOKENS = 2
 """Control tokens of one template that a string must hold: a text may quote a single one."""
-_WRITTEN = DIALOG_COLUMNS | frozenset(TEXT_NAMES.values())
+_WRITTEN = CONVERSATION_COLUMNS | frozenset(TEXT_NAMES.values())
 """Columns of fmtkit's outputs that hold what a template wrote."""
 _SAID = "\U0010ffe0"
 _PROBES: tuple[list[Mapping[str, Any]], ...] = (

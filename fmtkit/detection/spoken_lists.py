@@ -27,12 +27,12 @@ from fmtkit.reading.lost_turns import decoded, words_of
 
 Proposal = tuple[str, dict[str, str], dict[str, str]]
 MOST_SPEAKERS = 4
-NO_DIALOGS = NO_ANSWERS | frozenset({
+NO_CONVERSATIONS = NO_ANSWERS | frozenset({
     "response", "answer", "completion", "candidate", "reply", "generation", "output", "rating",
     "example", "demo", "shot", "case", "annotation",
 })  # fmt: skip
 """Words in the names of lists of several replies to the same, and of tests."""
-FEW_DIALOGS = 4
+FEW_CONVERSATIONS = 4
 """Conversations from which on two names that all of them have are roles, and not people."""
 ALTERNATING = 0.7
 """Share of turns that another speaker follows, from which on two speak in turn."""
@@ -43,7 +43,7 @@ LONGER = 1.5
 def proposals(columns: ValueColumns) -> Iterator[Proposal]:
     """Yield the types that read lists of turns, their columns and options."""
     for path, held in columns.lists.items():
-        is_told = EACH not in path and not words(path) & NO_DIALOGS and len(held) > 1
+        is_told = EACH not in path and not words(path) & NO_CONVERSATIONS and len(held) > 1
         lists = held if is_told else []
         keys = fields_of(lists)
         turns = _turns(lists, keys)
@@ -55,9 +55,11 @@ def proposals(columns: ValueColumns) -> Iterator[Proposal]:
             yield "exchanges", read | _system(columns, path), {}
 
 
-def _system(columns: ValueColumns, dialog: str) -> dict[str, str]:
+def _system(columns: ValueColumns, conversation: str) -> dict[str, str]:
     """Return the column of a system prompt beside turns; none where it has its usual name."""
-    found = [p for p in columns.paths if p != dialog and columns.texts(p) and "system" in words(p)]
+    found = [
+        p for p in columns.paths if p != conversation and columns.texts(p) and "system" in words(p)
+    ]
     return {"system": found[0]} if len(found) == 1 and found != ["system"] else {}
 
 
@@ -94,9 +96,9 @@ def _are_texts(held: Sequence[Any]) -> bool:
     return bool(held) and all(isinstance(text, str) for text in held) and len({*held}) > 2
 
 
-def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
+def _roles(conversations: Sequence[Sequence[Any]]) -> dict[str, str] | None:
     """Return the role of each speaker; None where values are no speakers of conversations."""
-    said = [name for dialog in dialogs for name in dialog]
+    said = [name for conversation in conversations for name in conversation]
     if not all(isinstance(name, str) and name.strip() for name in said):
         return None
     names = [*dict.fromkeys(said)]
@@ -104,23 +106,27 @@ def _roles(dialogs: Sequence[Sequence[Any]]) -> dict[str, str] | None:
         return None
     if not 1 < len(names) <= MOST_SPEAKERS or any(len(name.split()) > 3 for name in names):
         return None
-    pairs = [(a, b) for dialog in dialogs for a, b in pairwise(dialog)]
+    pairs = [(a, b) for conversation in conversations for a, b in pairwise(conversation)]
     if not pairs or sum(a != b for a, b in pairs) < ALTERNATING * len(pairs):
         return None
-    return _meanings(names, dialogs)
+    return _meanings(names, conversations)
 
 
-def _meanings(names: Sequence[str], dialogs: Sequence[Sequence[str]]) -> dict[str, str] | None:
+def _meanings(
+    names: Sequence[str], conversations: Sequence[Sequence[str]]
+) -> dict[str, str] | None:
     """Return what the speakers are: by words that are known, by the other side, or by which one begins."""
     meant = {name: role for name in names if (role := _known(name)) is not None}
     left = [name for name in names if name not in meant]
     sides = {"user", "assistant"} - {*meant.values()}
     if len(left) == 1 and len(sides) == 1:
         meant[left[0]] = sides.pop()
-    elif len(left) == 2 and len(sides) == 2 and len(dialogs) >= FEW_DIALOGS:
-        begins = Counter(next(n for n in d if n in left) for d in dialogs if {*d} & {*left})
+    elif len(left) == 2 and len(sides) == 2 and len(conversations) >= FEW_CONVERSATIONS:
+        begins = Counter(next(n for n in d if n in left) for d in conversations if {*d} & {*left})
         [(first, times), *_] = begins.most_common()
-        if times < ALTERNATING * sum(begins.values()) or not all({*left} <= {*d} for d in dialogs):
+        if times < ALTERNATING * sum(begins.values()) or not all(
+            {*left} <= {*d} for d in conversations
+        ):
             return None
         meant |= {name: "user" if name == first else "assistant" for name in left}
     is_whole = len(meant) == len(names) and {"user", "assistant"} <= {*meant.values()}

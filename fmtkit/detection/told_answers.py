@@ -37,7 +37,9 @@ def without_samples(found: Fit, sample: Sequence[Row]) -> Fit:
     ]
     if len(paths) != 1:
         return found
-    (prompts,) = (c for c in registry.named("passthrough") if c.table == "Prompt" and c.text)
+    (prompts,) = (
+        c for c in registry.converters_named("passthrough") if c.table == "Prompt" and c.text
+    )
     made = fit(prompts, sample, {"prompt": paths[0]} if paths[0] != "prompt" else {})
     # Nothing is lost: every other column is carried along.
     return replace(made, unread=())

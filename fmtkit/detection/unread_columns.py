@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.known_words import (
     BAD,
     GOOD,
@@ -243,19 +243,19 @@ def open_keys(
     What says nothing but who speaks or which message it is (the same for each role, rising within each
     conversation, another message's id) is harmless.
     """
-    dialogs = [
+    conversations = [
         [m for m in map(_as_object, value) if m]
         for value in map(decoded, held)
         if isinstance(value, list)
     ]
-    messages = [message for dialog in dialogs for message in dialog][:MESSAGES]
+    messages = [message for conversation in conversations for message in conversation][:MESSAGES]
     open_ones = open_columns(messages, read, beside="messages")
     return tuple(
         replace(one, name=f"{path}[].{one.name}")
         for one in open_ones
         if one.could_be != PARENT
-        and not (len(dialogs) > 1 and _is_told_by_role(one.name, messages, role))
-        and not _is_rising(one.name, dialogs)
+        and not (len(conversations) > 1 and _is_told_by_role(one.name, messages, role))
+        and not _is_rising(one.name, conversations)
     )
 
 
@@ -271,12 +271,14 @@ class OpenKeys:
 
 
 def open_keys_of(
-    dialogs: Mapping[str, DialogKind], pooled: Sequence[Row], samples: Sequence[Sequence[Row]]
+    conversations: Mapping[str, ConversationKind],
+    pooled: Sequence[Row],
+    samples: Sequence[Sequence[Row]],
 ) -> OpenKeys:
     """Return the open keys in columns of messages, by their paths; `pooled` are rows of all samples."""
     found = tuple(
         one
-        for path, kind in dialogs.items()
+        for path, kind in conversations.items()
         for one in open_keys(
             path,
             (row.get(path) for row in pooled),
@@ -315,8 +317,8 @@ def _is_told_by_role(key: str, messages: Sequence[Row], role: str) -> bool:
     return True
 
 
-def _is_rising(key: str, dialogs: Sequence[Sequence[Row]]) -> bool:
-    numbers = [[n for m in d if (n := _number(m.get(key))) is not None] for d in dialogs]
+def _is_rising(key: str, conversations: Sequence[Sequence[Row]]) -> bool:
+    numbers = [[n for m in d if (n := _number(m.get(key))) is not None] for d in conversations]
     several = [held for held in numbers if len(held) > 1]
     return bool(several) and all(a < b for held in several for a, b in pairwise(held))
 

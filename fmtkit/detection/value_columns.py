@@ -88,9 +88,9 @@ class ValueColumns:
         """
         tops = {top_of(path) for path in taken}
         free = [p for p in self.paths if p not in taken and (top_of(p) not in tops or "." in p)]
-        dialogs = [p for p in free if self.is_asked(p)]
-        if len(dialogs) == 1:
-            return dialogs[0]
+        conversations = [p for p in free if self.is_asked(p)]
+        if len(conversations) == 1:
+            return conversations[0]
         texts = [p for p in free if self.texts(p)]
         named = [p for p in texts if asks(p.rpartition(".")[2])]
         if named:

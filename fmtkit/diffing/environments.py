@@ -60,7 +60,7 @@ def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def named(name: str) -> Trainer:
+def trainer_named(name: str) -> Trainer:
     """Return a trainer by its name, or in another version: `trl==1.12.0`.
 
     Raises UnknownNameError for a name that is none, OptionError for a version that is none.
@@ -95,7 +95,7 @@ def create(
         UnknownNameError: for a trainer that is none.
         DependencyError: if something cannot be installed or imported.
     """
-    trainer = named(name)
+    trainer = trainer_named(name)
     root = folder_of(folder)
     place = root / _name(trainer)
     if (place / _FACTS).is_file():
@@ -125,7 +125,7 @@ def create(
     return environment
 
 
-def found(folder: str | None = None) -> list[Environment]:
+def list_environments(folder: str | None = None) -> list[Environment]:
     """Return the environments that are there."""
     return [_read(facts.parent) for facts in sorted(folder_of(folder).glob(f"*/{_FACTS}"))]
 
@@ -135,9 +135,9 @@ def remove(name: str, folder: str | None = None) -> list[Environment]:
 
     Raises UnknownNameError where there is none.
     """
-    trainer = named(name)
+    trainer = trainer_named(name)
     root = folder_of(folder)
-    there = found(folder)
+    there = list_environments(folder)
     gone = [
         one
         for one in there

@@ -130,7 +130,7 @@ def other_side(
             return None
         return own_side(theirs, file, theirs.plan.source)
     assert options.against is not None
-    trainer = environments.named(options.against)
+    trainer = environments.trainer_named(options.against)
     asked = other if other is not None else config
     theirs_made = _recorded_side(trainer, asked, options, theirs, place)
     return replace(theirs_made, same_rows=theirs_made.same_rows and other is None)

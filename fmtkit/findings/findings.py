@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import SPOKEN
-from fmtkit.core.tables import DIALOG_COLUMNS, has_images
+from fmtkit.core.tables import CONVERSATION_COLUMNS, has_images
 from fmtkit.findings import secret_texts
-from fmtkit.findings.dialog_checks import (
-    DIALOG_CHECKS,
-    Dialogs,
+from fmtkit.findings.conversation_checks import (
+    CONVERSATION_CHECKS,
+    Conversations,
     matching,
     searched,
     with_reasoning,
@@ -36,7 +36,7 @@ EXAMPLES = 20
 MANY = 50
 """Minimum number of rows for a finding about a share."""
 
-COMPARED = DIALOG_COLUMNS | {
+COMPARED = CONVERSATION_COLUMNS | {
     "completions",
     "ground_truth",
     "input_ids",
@@ -72,7 +72,7 @@ class Findings:
     examples: dict[str, list[int]] = field(default_factory=dict)
     labels: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     longer: dict[str, float] = field(default_factory=dict)
-    secrets: secret_texts.Found = field(default_factory=dict)
+    secrets: secret_texts.SecretCounts = field(default_factory=dict)
     tools: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     first_without_tools: list[int] = field(default_factory=list)
     unthought: dict[str, float] = field(default_factory=lambda: {"replies": 0, "last replies": 0})
@@ -91,7 +91,7 @@ class Findings:
         hashes = {n: hash_column(table[n]) for n in table.column_names if n in COMPARED}
         if has_images(table.schema):
             _tell_images_apart(table, hashes)
-        self._add_dialogs(table, rows)
+        self._add_conversations(table, rows)
         self._add_pairs(table, rows, hashes)
         self._add_labels(table, rows)
         self._add_tools(table, rows)
@@ -146,21 +146,23 @@ class Findings:
         if where.any():
             self.note(code, rows[where])
 
-    def _add_dialogs(self, table: pa.Table, rows: Ints) -> None:
-        dialogs, replies = dialog_columns(table), ranked_replies(table)
-        for code, check in DIALOG_CHECKS.items():
-            wrong = [check(dialog) for dialog in dialogs]
+    def _add_conversations(self, table: pa.Table, rows: Ints) -> None:
+        conversations, replies = conversation_columns(table), ranked_replies(table)
+        for code, check in CONVERSATION_CHECKS.items():
+            wrong = [check(conversation) for conversation in conversations]
             if replies is not None:
-                wrong.append(replies.rows_with(check(replies.dialogs)))
+                wrong.append(replies.rows_with(check(replies.conversations)))
             if wrong:
                 self._note_where(code, rows, np.logical_or.reduce(wrong))
         words = searched(self.control_tokens)
         if not words:
             return
-        found = [d.rows_with(matching(d.field(key), words)) for d in dialogs for key in SPOKEN]
+        found = [
+            d.rows_with(matching(d.field(key), words)) for d in conversations for key in SPOKEN
+        ]
         if replies is not None:
-            held = [matching(replies.dialogs.field(key), words) for key in SPOKEN]
-            found += [replies.rows_with(replies.dialogs.rows_with(each)) for each in held]
+            held = [matching(replies.conversations.field(key), words) for key in SPOKEN]
+            found += [replies.rows_with(replies.conversations.rows_with(each)) for each in held]
         found += [matching(texts, words) for texts in _texts(table)]
         if found:
             self._note_where("control_tokens", rows, np.logical_or.reduce(found))
@@ -218,17 +220,19 @@ class Findings:
         self.unthought["last replies"] += sum(is_last for _, is_last in replies)
 
     def _add_thinking(self, table: pa.Table, rows: Ints) -> None:
-        dialogs = dialog_columns(table)
-        if not dialogs:
+        conversations = conversation_columns(table)
+        if not conversations:
             return
-        replying = np.logical_or.reduce([d.rows_with(d.is_role("assistant")) for d in dialogs])
-        thinks = np.logical_or.reduce([d.rows_with(with_reasoning(d)) for d in dialogs])
+        replying = np.logical_or.reduce(
+            [d.rows_with(d.is_role("assistant")) for d in conversations]
+        )
+        thinks = np.logical_or.reduce([d.rows_with(with_reasoning(d)) for d in conversations])
         for has, found in ((True, thinks), (False, replying & ~thinks)):
             self.thinking[has] += int(found.sum())
             known = self.first_thinking[has]
             known.extend(rows[found][: self.named_rows - len(known)].tolist())
 
-    def _add_secrets(self, found: Bools, counts: secret_texts.Found, rows: Ints) -> None:
+    def _add_secrets(self, found: Bools, counts: secret_texts.SecretCounts, rows: Ints) -> None:
         self._note_where("secrets", rows, found)
         for place, count in counts.items():
             self.secrets[place] = self.secrets.get(place, 0) + count
@@ -337,17 +341,17 @@ def kto_weights(desirable: int, undesirable: int) -> dict[str, float | str] | No
     }
 
 
-def dialog_columns(table: pa.Table) -> list[Dialogs]:
+def conversation_columns(table: pa.Table) -> list[Conversations]:
     """Return the columns of messages."""
     found = []
     for name in table.column_names:
         kind = table.schema.field(name).type
         if (
-            name in DIALOG_COLUMNS
+            name in CONVERSATION_COLUMNS
             and pa.types.is_list(kind)
             and pa.types.is_struct(kind.value_type)
         ):
-            found.append(Dialogs.of(name, table[name]))
+            found.append(Conversations.of(name, table[name]))
     return found
 
 
@@ -355,7 +359,7 @@ def dialog_columns(table: pa.Table) -> list[Dialogs]:
 class Replies:
     """The replies of a ranking, each a conversation of its own, and the row of each."""
 
-    dialogs: Dialogs
+    conversations: Conversations
     rows: Ints
     size: int
 
@@ -372,4 +376,4 @@ def ranked_replies(table: pa.Table) -> Replies | None:
         return None
     lists = table["replies"].combine_chunks()
     rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
-    return Replies(Dialogs.of("replies", pc.list_flatten(lists)), rows, len(lists))
+    return Replies(Conversations.of("replies", pc.list_flatten(lists)), rows, len(lists))

@@ -15,15 +15,15 @@ from fmtkit.core.tables import written_name
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-Found = dict[tuple[str, str], int]
+SecretCounts = dict[tuple[str, str], int]
 """Column with its path, and kind of secret -> rows."""
 _MARKED = "|".join(map(re.escape, MARKS))
 
 
-def find(table: pa.Table) -> tuple[Bools, Found]:
+def find(table: pa.Table) -> tuple[Bools, SecretCounts]:
     """Return which rows have a secret, and what was found where."""
     rows = np.zeros(table.num_rows, dtype=np.bool_)
-    counts: Found = {}
+    counts: SecretCounts = {}
     for name in table.column_names:
         own = np.arange(table.num_rows, dtype=np.int64)
         for path, texts, places in _texts(written_name(name), table[name].combine_chunks(), own):
@@ -33,7 +33,7 @@ def find(table: pa.Table) -> tuple[Bools, Found]:
     return rows, counts
 
 
-def details_of(found: Found) -> dict[str, float | str]:
+def details_of(found: SecretCounts) -> dict[str, float | str]:
     """Return for each column, most rows first, how many rows have which kind of secret."""
     kinds: dict[str, list[str]] = {}
     for (path, kind), count in sorted(found.items(), key=lambda one: (-one[1], one[0])):

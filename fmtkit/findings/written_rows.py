@@ -16,7 +16,7 @@ from fmtkit.columns.flat_messages import flatten, keys_of
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import IMAGE, in_parts
 from fmtkit.core.tables import has_images
-from fmtkit.findings.dialog_shapes import dialog_names
+from fmtkit.findings.conversation_shapes import conversation_names
 from fmtkit.rendering import chat
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Cuts
@@ -45,14 +45,14 @@ class Written:
 
 def write(table: pa.Table, template: ChatTemplate | None) -> Written:
     """Write the rows of a canonical table in messages form (or of text, which stays as it is)."""
-    dialogs = dialog_names(table)
+    conversations = conversation_names(table)
     plain = {n: table[n].combine_chunks() for n in table.column_names if _is_text(table, n)}
-    if template is not None and dialogs:
-        made = _render(table, template, dialogs)
+    if template is not None and conversations:
+        made = _render(table, template, conversations)
         plain = {name: text.take(pa.array(made.kept)) for name, text in plain.items()}
         texts = {**made.texts, **plain}
         return replace(made, texts=texts, lists=_lists(table, made.kept))
-    texts = {name: contents(table[name].combine_chunks()) for name in dialogs}
+    texts = {name: contents(table[name].combine_chunks()) for name in conversations}
     everything = np.arange(table.num_rows)
     return Written(everything, {**texts, **plain}, _lists(table, everything))
 
@@ -65,10 +65,10 @@ def _is_text(table: pa.Table, name: str) -> bool:
     return name in TEXT_COLUMNS and (pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Written:
+def _render(table: pa.Table, template: ChatTemplate, conversations: list[str]) -> Written:
     tools = table["tools"] if "tools" in table.column_names else None
-    replies = {name: table[name] for name in REPLIES if name in dialogs}
-    cuts = _cuts(table, dialogs) if has_images(table.schema) else None
+    replies = {name: table[name] for name in REPLIES if name in conversations}
+    cuts = _cuts(table, conversations) if has_images(table.schema) else None
     if replies:
         pair = chat.render_reply(template, table["prompt"], replies, tools=tools, cuts=cuts)
         texts, failures, warnings = (
@@ -78,7 +78,7 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
         )
         unthought = pair.unthought
     else:
-        name = "messages" if "messages" in dialogs else "prompt"
+        name = "messages" if "messages" in conversations else "prompt"
         asks = name == "prompt"
         one = chat.render(template, table[name], add_generation_prompt=asks, tools=tools, cuts=cuts)
         texts, failures, warnings = {name: one.text}, one.failures, one.warnings
@@ -89,10 +89,10 @@ def _render(table: pa.Table, template: ChatTemplate, dialogs: list[str]) -> Writ
     return Written(kept, texts, {}, tuple(failures), warnings, unthought)
 
 
-def _cuts(table: pa.Table, dialogs: list[str]) -> Mapping[int, Cuts]:
+def _cuts(table: pa.Table, conversations: list[str]) -> Mapping[int, Cuts]:
     """Return every content of rows with images in parts, as trainers get them (`core.tables.written`)."""
     found: dict[int, dict[str, tuple[str, ...]]] = {}
-    for name in dialogs:
+    for name in conversations:
         flat = flatten(table.column(name))
         contents = keys_of(flat.messages)["content"].to_pylist()
         for row, text in zip(flat.rows.tolist(), contents, strict=True):
@@ -126,10 +126,10 @@ def _joined_replies(replies: pa.ListArray) -> pa.ListArray:
     )
 
 
-def contents(dialogs: pa.ListArray) -> pa.Array:
+def contents(conversations: pa.ListArray) -> pa.Array:
     """Join the contents of each row's messages by line breaks, without the marks of images."""
-    sizes = pc.fill_null(pc.list_value_length(dialogs), 0).to_numpy().astype(np.int64)
+    sizes = pc.fill_null(pc.list_value_length(conversations), 0).to_numpy().astype(np.int64)
     offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int64())
-    said = pc.fill_null(pc.list_flatten(dialogs).field("content"), "").cast(pa.large_string())
+    said = pc.fill_null(pc.list_flatten(conversations).field("content"), "").cast(pa.large_string())
     said = pc.replace_substring(said, IMAGE, "")
     return pc.binary_join(pa.LargeListArray.from_arrays(offsets, said), BREAK)

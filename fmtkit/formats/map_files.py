@@ -106,7 +106,7 @@ def _entry(
 
 
 def _columns(given: Mapping[str, Any], type_name: str, file: str) -> dict[str, str]:
-    known = {name for found in registry.named(type_name) for name in found.columns}
+    known = {name for found in registry.converters_named(type_name) for name in found.columns}
     columns = {}
     for word, column in given.items():
         if not isinstance(column, str):

@@ -344,7 +344,7 @@ def load_plugin(path: str) -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def forgetting_plugins() -> Iterator[None]:
     """Forget at the end of the block the converters of plugins and packages that were registered in it."""
     count = len(_CONVERTERS)
     yield
@@ -366,7 +366,7 @@ def _found(name: str) -> tuple[Converter, ...]:
     return tuple(c for c in _registered() if name == c.name or name in c.aliases)
 
 
-def named(name: str, method: str | None = None) -> tuple[Converter, ...]:
+def converters_named(name: str, method: str | None = None) -> tuple[Converter, ...]:
     """Return the converters of that name or alias whose table the method takes or can be converted to.
 
     Raises UnknownNameError with a suggestion, and OptionError if the method takes none of their tables.

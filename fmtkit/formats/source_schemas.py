@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import Any
 
 from fmtkit.columns.kinds import (
-    DialogKind,
+    ConversationKind,
     FlagKind,
     Kind,
     ListKind,
@@ -144,7 +144,7 @@ def _(kind: TreeKind, defs: Schema) -> Schema:
 
 
 @schema_of.register
-def _(kind: DialogKind, defs: Schema) -> Schema:
+def _(kind: ConversationKind, defs: Schema) -> Schema:
     forms: list[Schema] = []
     if "text" in kind.accepts:
         forms.append({"type": "string"})
@@ -178,7 +178,7 @@ def _parts(*, images: bool) -> Schema:
     return {"type": "array", "items": {"anyOf": forms}}
 
 
-def _message(kind: DialogKind) -> Schema:
+def _message(kind: ConversationKind) -> Schema:
     calls = (kind.call_role,) if kind.function_calls else ()
     silent = [name for name, role in kind.roles.items() if role in SILENT]
     properties: Schema = {

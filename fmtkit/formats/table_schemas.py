@@ -13,7 +13,7 @@ import pyarrow as pa
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import CANONICAL_ROLES, SAYING
 from fmtkit.core.tables import (
-    DIALOG_COLUMNS,
+    CONVERSATION_COLUMNS,
     IMAGE_TABLES,
     SEGMENT,
     STORED_MESSAGE,
@@ -113,7 +113,7 @@ def row_schema(table: type[Table]) -> dict[str, Any]:
         "properties": properties,
         "$defs": {
             "message": message_schema(),
-            "dialog": {"type": "array", "items": {"$ref": "#/$defs/message"}},
+            "conversation": {"type": "array", "items": {"$ref": "#/$defs/message"}},
             "part": PART_SCHEMA,
         },
     }
@@ -126,10 +126,10 @@ def row_schema(table: type[Table]) -> dict[str, Any]:
 
 def _column(table: type[Table], entry: pa.Field) -> dict[str, Any]:
     described = {"description": DESCRIPTIONS[entry.name]}
-    if entry.name in DIALOG_COLUMNS and entry.name not in table.others:
-        return described | {"anyOf": [{"$ref": "#/$defs/dialog"}, {"type": "string"}]}
+    if entry.name in CONVERSATION_COLUMNS and entry.name not in table.others:
+        return described | {"anyOf": [{"$ref": "#/$defs/conversation"}, {"type": "string"}]}
     if entry.name == "replies":
-        return described | {"type": "array", "items": {"$ref": "#/$defs/dialog"}}
+        return described | {"type": "array", "items": {"$ref": "#/$defs/conversation"}}
     if entry.name == "labels" and table.name() == "Stepwise":
         soft = {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}}
         return described | {"anyOf": [{"type": "array", "items": {"type": "boolean"}}, soft]}

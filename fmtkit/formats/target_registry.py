@@ -8,12 +8,14 @@ called. A target declares which fields of a conversation it can write; the other
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import cache
 from inspect import getdoc, signature
-from typing import Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
+from fmtkit import former_names
 from fmtkit.columns.problems import Column
 from fmtkit.core import plugins, user_modules
 from fmtkit.core.arguments import checked
@@ -23,10 +25,10 @@ from fmtkit.core.message_keys import MESSAGE_KEYS
 from fmtkit.core.tables import Table
 from fmtkit.formats import returned
 
-Rows: TypeAlias = Mapping[str, Column | None]
+WrittenColumns: TypeAlias = Mapping[str, Column | None]
 """The columns of the written rows, in order; a column that is None is not written."""
 Beside: TypeAlias = Callable[[str, str, tuple[str, ...]], tuple[str, str]]
-F = TypeVar("F", bound=Callable[..., Rows])
+F = TypeVar("F", bound=Callable[..., WrittenColumns])
 T = TypeVar("T")
 
 LOSSES: dict[str, str] = {
@@ -73,7 +75,7 @@ class Target:
     """Whether kept columns are written too."""
     text: bool
     """Whether it takes conversations that are rendered to text."""
-    function: Callable[..., Rows] = field(compare=False)
+    function: Callable[..., WrittenColumns] = field(compare=False)
     beside: Beside | None = field(default=None, compare=False)
     """Makes the file that describes the rows: (name of OUT, path of the rows, columns) -> (name, text)."""
     summary: str = ""
@@ -90,7 +92,7 @@ class Target:
         """Return whether the function has a parameter `wide`: messages with more than role and content."""
         return "wide" in signature(self.function).parameters
 
-    def make(self, table: Table, *, wide: bool) -> Rows:
+    def make(self, table: Table, *, wide: bool) -> WrittenColumns:
         """Call the function; if it raises, raise OptionError with its file and line."""
         arguments = {"wide": wide} if self.needs_width else {}
         try:
@@ -211,7 +213,7 @@ def target(
     return register
 
 
-def _summary(function: Callable[..., Rows]) -> str:
+def _summary(function: Callable[..., WrittenColumns]) -> str:
     doc = importlib.import_module(function.__module__).__doc__ or ""
     return doc.strip().partition("\n")[0].rstrip(".")
 
@@ -242,7 +244,7 @@ def names() -> list[str]:
     return sorted({found.name for found in targets()})
 
 
-def named(name: str) -> tuple[Target, ...]:
+def targets_named(name: str) -> tuple[Target, ...]:
     """Return the functions of a target; raise UnknownNameError if there is none of this name."""
     found = tuple(t for t in targets() if t.name == name)
     if not found:
@@ -260,7 +262,7 @@ def find(name: str, table: type[Table], *, text: bool) -> Target:
     Raises UnknownNameError if there is no such target, and OptionError if it cannot write the table; the
     message names the targets that can.
     """
-    found = named(name)
+    found = targets_named(name)
     chosen = _fitting(found, table, text=text)
     if chosen is not None:
         return chosen
@@ -301,3 +303,9 @@ def entry(found: Target) -> dict[str, Any]:
         "summary": found.summary,
         "url": found.url,
     }
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return former_names.attribute(sys.modules[__name__], __name__, name)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, FlagKind, Kind, MappedFlagKind
+from fmtkit.columns.kinds import ConversationKind, FlagKind, Kind, MappedFlagKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError, UnknownNameError
@@ -108,7 +108,9 @@ def _with_names(spelling: dict[str, Any], names: Mapping[str, str]) -> dict[str,
 
 def _thinking(converter: Converter, value: Any) -> dict[str, str]:
     """Return the name of the thinking if it is not one of the default names."""
-    wide = any(isinstance(kind, DialogKind) and kind.wide for kind in converter.takes.values())
+    wide = any(
+        isinstance(kind, ConversationKind) and kind.wide for kind in converter.takes.values()
+    )
     if not wide:
         raise OptionError(
             f"option {THINKING_OPTION}: type {converter.name} carries no thinking; leave it out"
@@ -208,7 +210,7 @@ def _as(text: str, wanted: type) -> Any:
 
 def _spelled(kind: Kind, options: Mapping[str, Any]) -> Kind:
     """Give a conversation kind the source's names of role and content, and of the speakers."""
-    if not isinstance(kind, DialogKind):
+    if not isinstance(kind, ConversationKind):
         return kind
     changes = {key: options[key] for key in ("role", "content", "names") if key in options}
     if "roles" in options:

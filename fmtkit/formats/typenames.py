@@ -101,7 +101,7 @@ def _styled(name: str) -> TypeName | None:
     stem, colon, style = name.partition(":")
     if not colon or not registry.is_known(stem):
         return None
-    if not any(STYLE in converter.options for converter in registry.named(stem)):
+    if not any(STYLE in converter.options for converter in registry.converters_named(stem)):
         raise OptionError(f"type {name}: {stem} has no styles; write {stem}")
     style_of(style)
     return TypeName(name, stem, options={STYLE: style})
@@ -171,7 +171,7 @@ def _unknown(name: str) -> UnknownNameError:
     for template, source in ((head, rest), name.rpartition(".")[::2]):
         if not dot or not registry.is_known(source):
             continue
-        near = template_sources.meant(template)
+        near = template_sources.near_name(template)
         if near is not None and template_sources.is_of_tokenizer(near):
             return _said(
                 name,

@@ -83,7 +83,7 @@ def resolve(reference: str, base_folder: Path, image_folder: Path | None = None)
     return StoredImage(_allowed(text, base_folder, image_folder))
 
 
-def shown(reference: str) -> str:
+def public_reference(reference: str) -> str:
     """Return a reference as a message shows it: without a key in its URL, cut where it holds an image."""
     if reference[:5].lower() == "data:" or len(reference) > 200:
         return f"{reference[:40]}… ({len(reference):,} characters)"
@@ -164,14 +164,16 @@ def _allowed(text: str, base_folder: Path, image_folder: Path | None) -> Path:
         except (OSError, ValueError, RuntimeError) as error:
             # A name that is too long, one with NUL, a circle of links.
             said = error.strerror if isinstance(error, OSError) else str(error)
-            raise ImageError(f"{shown(text)!r} is no path: {said}", MISSING) from error
+            raise ImageError(f"{public_reference(text)!r} is no path: {said}", MISSING) from error
         if not any(path.is_relative_to(other.resolve()) for other in folders):
             outside = path
         elif is_there:
             return path
     if outside is not None:
         raise ImageError(
-            f"{shown(text)} is outside of the source's folder; --image-folder names another",
+            f"{public_reference(text)} is outside of the source's folder; --image-folder names another",
             MISSING,
         )
-    raise ImageError(f"there is no file {shown(text)} in {' or '.join(map(str, folders))}", MISSING)
+    raise ImageError(
+        f"there is no file {public_reference(text)} in {' or '.join(map(str, folders))}", MISSING
+    )

@@ -24,8 +24,8 @@ from fmtkit.counting.row_ends import RowEnds, StepEnds
 from fmtkit.counting.token_counts import TokenCounter
 from fmtkit.counting.visual_counts import VisualCounter, with_images
 from fmtkit.findings.box_columns import Objects
+from fmtkit.findings.conversation_shapes import ConversationShapes, conversation_names
 from fmtkit.findings.cutting import CuttingTally
-from fmtkit.findings.dialog_shapes import DialogShapes, dialog_names
 from fmtkit.findings.findings import EXAMPLES, Findings
 from fmtkit.findings.fingerprints import hash_columns
 from fmtkit.findings.image_tally import ImageTally
@@ -55,7 +55,7 @@ class RowStatistics:
 
     findings: Findings
     columns: ColumnCounts = field(default_factory=ColumnCounts)
-    shapes: DialogShapes = field(default_factory=DialogShapes)
+    shapes: ConversationShapes = field(default_factory=ConversationShapes)
     tallies: dict[str, Tally] = field(default_factory=dict)
     counted: int = 0
     """Rows whose lengths were counted."""
@@ -171,7 +171,7 @@ class Viewer:
                     statistics.findings.note(code, rows[wrong])
         if self.template is not None and {"chosen", "rejected"} <= written.texts.keys():
             equal = _equal(written.texts["chosen"], written.texts["rejected"])
-            differ = ~_equal_dialogs(table, written.kept) if equal.any() else equal
+            differ = ~_equal_conversations(table, written.kept) if equal.any() else equal
             if (equal & differ).any():
                 statistics.findings.note("equal_after_rendering", rows[equal & differ])
 
@@ -233,7 +233,7 @@ class Viewer:
 
     def _ends(self, table: pa.Table) -> RowEnds:
         """Return what the trainer adds to these rows: nothing where a template renders them."""
-        if self.tokenizer is None or dialog_names(table):
+        if self.tokenizer is None or conversation_names(table):
             return RowEnds()
         return RowEnds.of(self.tokenizer, self.ends)
 
@@ -307,7 +307,7 @@ def _equal(left: Any, right: Any) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _equal_dialogs(table: pa.Table, kept: Ints) -> npt.NDArray[np.bool_]:
+def _equal_conversations(table: pa.Table, kept: Ints) -> npt.NDArray[np.bool_]:
     hashes = [hash_columns(table, (name,)) for name in ("chosen", "rejected")]
     found: npt.NDArray[np.bool_] = (hashes[0] == hashes[1])[kept]
     return found

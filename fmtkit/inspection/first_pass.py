@@ -30,7 +30,13 @@ from fmtkit.running.ledger import Ledger
 from fmtkit.running.pipeline import Piece, Progress
 from fmtkit.running.preparation import Job
 from fmtkit.running.progress_bar import Watch
-from fmtkit.running.task_work import counts_of, limited, limited_tasks, named, works_by_tasks
+from fmtkit.running.task_work import (
+    counts_of,
+    limited,
+    limited_tasks,
+    naming_lost_tasks,
+    works_by_tasks,
+)
 from fmtkit.sources.blocks import Block
 from fmtkit.work.engine_choice import engine_of
 from fmtkit.work.engines import Inline
@@ -158,7 +164,7 @@ def look_at_rows(
     if works_by_tasks(job):
         tasks = limited_tasks(job)
         work = engine_of(job.options).map(TaskView(job, viewer), iter(tasks))
-        with closing(named(work, job.sources)) as found:
+        with closing(naming_lost_tasks(work, job.sources)) as found:
             for task, one in zip(tasks, found, strict=True):
                 seen.absorb(one, task)
                 report_progress()

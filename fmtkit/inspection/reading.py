@@ -157,7 +157,7 @@ def open_sources(source: object, options: InspectOptions, *, guesses: bool) -> O
 
 
 def _row_options(name: typenames.TypeName, options: InspectOptions) -> RowOptions:
-    named = [] if name.function else registry.named(name.source, options.method)
+    named = [] if name.function else registry.converters_named(name.source, options.method)
     is_text = any(converter.text for converter in named)
     # Tokens are made for one length; of all other tables the messages are examined.
     strided = any(issubclass(converter.makes, Untokenized) for converter in named)

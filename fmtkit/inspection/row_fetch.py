@@ -13,7 +13,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.inspection.shown_rows import Place
 from fmtkit.running import pipeline
 from fmtkit.running.preparation import Job
-from fmtkit.running.task_work import named
+from fmtkit.running.task_work import naming_lost_tasks
 from fmtkit.sources.parts import blocks_of_part, parts_of
 from fmtkit.work.engine_choice import engine_of
 from fmtkit.work.engines import Inline
@@ -136,7 +136,7 @@ class RowFetch:
         # Workers read what they can reach; the rows of other sources are here.
         engine = engine_of(self.job.options) if all(map(can_travel, sources)) else Inline()
         parts = iter(self._parts(again))
-        found = named(engine.map(RowsOfPart(self.job), parts), sources)
+        found = naming_lost_tasks(engine.map(RowsOfPart(self.job), parts), sources)
         for place, blocks in wanted.items():
             if place in again:
                 yield from self._placed([*blocks], next(found))

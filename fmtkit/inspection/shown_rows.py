@@ -26,7 +26,7 @@ from fmtkit.tokenizers.tokens import Tokenizer
 
 HIDDEN_ID = -1
 """What is shown for a token of a secret."""
-DIALOGS = ("messages", "prompt", "chosen", "rejected", "completion")
+CONVERSATIONS = ("messages", "prompt", "chosen", "rejected", "completion")
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ class RowViewer:
 
 def _in_parts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with images, the contents that show them in parts."""
-    dialogs = ((name, row.get(name)) for name in DIALOGS)
+    conversations = ((name, row.get(name)) for name in CONVERSATIONS)
     shown = {
-        name: [shown_in_parts(message) for message in dialog]
-        for name, dialog in dialogs
-        if isinstance(dialog, list)
+        name: [shown_in_parts(message) for message in conversation]
+        for name, conversation in conversations
+        if isinstance(conversation, list)
     }
     return {**row, **shown}
 
@@ -239,10 +239,10 @@ def _bare(side: str, text: str) -> ShownSide:
     return ShownSide(side, text, (), (), (), 0, "", None, (), ())
 
 
-def _plain(dialog: Any) -> str:
-    if dialog is None or isinstance(dialog, str):
-        return dialog or ""
-    return "\n".join(f"[{m['role']}]\n{_said(m)}" for m in dialog)
+def _plain(conversation: Any) -> str:
+    if conversation is None or isinstance(conversation, str):
+        return conversation or ""
+    return "\n".join(f"[{m['role']}]\n{_said(m)}" for m in conversation)
 
 
 def _said(message: Mapping[str, Any]) -> str:
@@ -252,7 +252,7 @@ def _said(message: Mapping[str, Any]) -> str:
 
 NO_DETAILS = frozenset(
     {
-        *DIALOGS,
+        *CONVERSATIONS,
         "text",
         "input_ids",
         "attention_mask",

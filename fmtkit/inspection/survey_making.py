@@ -26,7 +26,7 @@ from fmtkit.inspection.survey_record import BadRow, FindingSummary, SourceSummar
 from fmtkit.masks.masked import Masked
 from fmtkit.options.inspect_options import InspectOptions
 from fmtkit.running.ledger import Ledger
-from fmtkit.running.task_work import named
+from fmtkit.running.task_work import naming_lost_tasks
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.source import Source
 from fmtkit.work.engine_choice import engine_of
@@ -250,7 +250,7 @@ def _counted_sources(
     engine, tasks = engine_of(options), tasks_of(sources)
     if options.engine == "ray" and all(map(can_travel, sources)):
         mapped = engine.map(BareTask(tuple(sources)), iter(tasks))
-        found: Iterator[tuple[ColumnCounts, Counter[int]]] = named(mapped, sources)
+        found: Iterator[tuple[ColumnCounts, Counter[int]]] = naming_lost_tasks(mapped, sources)
     else:
         found = engine.map(_counted, blocks_of(sources, tasks))
     columns, counts = ColumnCounts(), Counter[int]()

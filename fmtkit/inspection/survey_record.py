@@ -13,7 +13,7 @@ from fmtkit.core.codes import found_among
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.escaping import counted, one_line
 from fmtkit.core.secret_keys import hidden
-from fmtkit.core.text_parts import INDENT, LEFT, Columns, Line, Part, written
+from fmtkit.core.text_parts import INDENT, LEFT, Columns, Line, Part, plain_text
 from fmtkit.counting.lengths import Lengths
 from fmtkit.detection.other_commands import Reading
 from fmtkit.detection.unread_columns import OpenColumn, in_words
@@ -155,7 +155,7 @@ class Survey:
             *([Line(one_line(self.command, len(self.command)))] if self.command else []),
         ]
         return hidden(
-            "".join(line for line in written(parts).splitlines(keepends=True) if line.strip())
+            "".join(line for line in plain_text(parts).splitlines(keepends=True) if line.strip())
         ).rstrip()
 
     def __repr__(self) -> str:

@@ -92,7 +92,7 @@ def command_as(
     options: SourceOptions,
 ) -> str | None:
     """Return the command that converts a source as one type, tried on the rows; None where it does not."""
-    fits = (fitting.fit(one, sample) for one in registry.named(type_name))
+    fits = (fitting.fit(one, sample) for one in registry.converters_named(type_name))
     best = max(fits, key=lambda found: found.sound)
     return convert_command(paths, best, sample, options) if best.is_good else None
 

@@ -12,7 +12,7 @@ import numpy as np
 from fmtkit.core.errors import OptionError
 from fmtkit.core.tables import STEP_SEPARATOR
 from fmtkit.counting.anchors import AnchorRule, row_anchors
-from fmtkit.masks.dialog_masks import (
+from fmtkit.masks.conversation_masks import (
     mask_answer,
     mask_context,
     mask_conversation,
@@ -120,8 +120,8 @@ def _replies(
         mask = mask_each_reply if rule == "each_reply" else mask_replies
         made = mask(prompt, replies, tools, tokenizer, template)
     if rule == "completion" and masking.assistant_only:
-        dialog = prompt + replies[0]
-        marked = mask_conversation(dialog, tools, tokenizer, template, everything=False)
+        conversation = prompt + replies[0]
+        marked = mask_conversation(conversation, tools, tokenizer, template, everything=False)
         if not everything:
             marked.trained[:] &= made[0].trained
         length = made[0].prompt_length

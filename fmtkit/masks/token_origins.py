@@ -32,7 +32,7 @@ from fmtkit.masks.origins import (
 from fmtkit.masks.text_masks import is_prerendered
 from fmtkit.rendering.row_templates import Message, RowTemplate, Span
 from fmtkit.rendering.text_origins import Piece, written_text
-from fmtkit.rendering.turn_spans import begun
+from fmtkit.rendering.turn_spans import render_beginning
 from fmtkit.tokenizers.tokens import Tokenizer
 from fmtkit.tokenizers.turn_rule import OriginRule
 
@@ -176,8 +176,8 @@ def _spans(
         return {}
     found = {}
     for number in replies:
-        start = begun(template, messages[:number], tools, asks=True)
-        end = begun(template, messages[: number + 1], tools, asks=False)
+        start = render_beginning(template, messages[:number], tools, asks=True)
+        end = render_beginning(template, messages[: number + 1], tools, asks=False)
         if start is None or end is None or len(end) <= len(start):
             continue
         if one.text.startswith(start) and one.text.startswith(end):

@@ -15,7 +15,7 @@ import polars as pl
 from fmtkit.columns import ABSENT, filled_keys, image_values
 from fmtkit.columns.image_values import RowImages
 from fmtkit.columns.kinds import (
-    DialogKind,
+    ConversationKind,
     Kind,
     ListKind,
     RecordKind,
@@ -168,7 +168,7 @@ class Binding(PickledByFields):
     @cached_property
     def _wrapping(self) -> tuple[BoundColumn, ...]:
         """Return the columns whose values may be JSON text."""
-        kinds = ListKind | RecordKind | DialogKind
+        kinds = ListKind | RecordKind | ConversationKind
         return tuple(c for c in self.columns if len(c.path) == 1 and isinstance(c.kind, kinds))
 
     def is_readable(self, row: Row) -> bool:
@@ -233,7 +233,7 @@ def _of_each(column: BoundColumn, value: Column) -> Column:
 def _without_filled_calls(kind: Kind, value: Any, defined: filled_keys.Names) -> Any:
     if isinstance(kind, ListKind) and isinstance(value, list):
         return [_without_filled_calls(kind.item, item, defined) for item in value]
-    if isinstance(kind, DialogKind) and kind.wide:
+    if isinstance(kind, ConversationKind) and kind.wide:
         return filled_keys.without_filled_calls(value, defined)
     return value
 

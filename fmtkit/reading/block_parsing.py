@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fmtkit.columns.flat_messages import flatten, keys_of, lists_of
 from fmtkit.columns.image_values import RowImages
-from fmtkit.columns.kinds import DialogKind, TextKind, ToolsKind
+from fmtkit.columns.kinds import ConversationKind, TextKind, ToolsKind
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.columns.typed_kinds import (
     arrow_type,
@@ -157,7 +157,7 @@ def cells(row: Row, binding: Binding) -> Row:
         cell = out.get(column.path[0]) if column.path else None
         if not isinstance(cell, str) or isinstance(column.kind, TextKind | CarriedKind):
             continue
-        is_json = not isinstance(column.kind, DialogKind) or cell.lstrip()[:1] in ("[", "{")
+        is_json = not isinstance(column.kind, ConversationKind) or cell.lstrip()[:1] in ("[", "{")
         out[column.path[0]] = json_value(cell) if is_json else cell
     return out
 
@@ -360,7 +360,7 @@ def _fits_column(batch: pa.Table, column: BoundColumn) -> bool:
     dtype = batch.schema.field(column.path[0]).type
     if not _fits(dtype, arrow_type(column.kind, column.shape)):
         return False
-    if isinstance(column.kind, DialogKind) and may_carry(dtype, column.kind.row_path):
+    if isinstance(column.kind, ConversationKind) and may_carry(dtype, column.kind.row_path):
         return False
     values = batch.column(column.path[0]).chunks
     if any(doubts(column.kind, chunk, column.shape) for chunk in values):
@@ -380,7 +380,9 @@ def _without_nulls(batch: pa.Table, binding: Binding) -> pa.Table:
         if index < 0:
             continue
         values, entry = batch.column(index), batch.schema.field(index)
-        if isinstance(column.kind, DialogKind) and may_carry(entry.type, column.kind.row_path):
+        if isinstance(column.kind, ConversationKind) and may_carry(
+            entry.type, column.kind.row_path
+        ):
             chunks = [_without_null_keys(chunk, column.kind.row_path) for chunk in values.chunks]
             if chunks and all(chunk.type == chunks[0].type for chunk in chunks):
                 batch = batch.set_column(index, entry.with_type(chunks[0].type), chunks)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fmtkit.columns.read_spec import (
     BoolNode,
-    DialogNode,
+    ConversationNode,
     DoubleNode,
     Field,
     IntNode,
@@ -134,11 +134,11 @@ class CompiledLayout:
         """
         made = self.native.read(block, self.spec, self.layout)
         *columns, verdicts, schema, array, taken = made
-        dialogs = pa.RecordBatch._import_from_c_capsule(schema, array)
+        conversations = pa.RecordBatch._import_from_c_capsule(schema, array)
         return LayoutLines(
             _frame(columns, self.others),
             np.frombuffer(verdicts, np.uint8),
-            tuple(dialogs.columns),
+            tuple(conversations.columns),
             np.frombuffer(taken, np.int64),
         )
 
@@ -224,7 +224,7 @@ def spec_tuple(spec: ReadSpec) -> KernelTuple:
     return wanted, groups, spec.media, spec.max_depth
 
 
-MOST_ROLES, DIALOG_END = 125, 127
+MOST_ROLES, CONVERSATION_END = 125, 127
 """Roles of a layout, and what ends a conversation in the key of a shape; each is an ASCII character."""
 THERE_BASE, THERE_BITS, THERE_CHARACTERS = 32, 6, 2
 """How the key of a shape tells which keys a turn has: so many ASCII characters of so many bits each."""
@@ -248,9 +248,9 @@ def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
     columns = _ordered(spec)
     places = {column.name: place for place, column in enumerate(columns)}
     compiler = _LayoutCompiler(spec, layout)
-    slots = ((places[name], int(compiler.is_dialog[name])) for name in layout.bound)
+    slots = ((places[name], int(compiler.is_conversation[name])) for name in layout.bound)
     silent = (*layout.silent, *(column.name for column in spec.watched))
-    dialogs = tuple(compiler.step(source) for source in layout.dialogs)
+    conversations = tuple(compiler.step(source) for source in layout.conversations)
     # Several rules may be one for the kernel, and what is compiled may add to those that are assumed.
     rules = dict.fromkeys(map(compiler.rule, layout.rules))
     rules |= dict.fromkeys(map(compiler.rule, compiler.assumed))
@@ -263,7 +263,7 @@ def layout_tuple(spec: ReadSpec, layout: Layout) -> KernelTuple:
         compiler.bits(),
         tuple(compiler.steps.values()),
         tuple(rules),
-        dialogs,
+        conversations,
         int(layout.messages),
         layout.unlike,
         tuple(sorted(layout.tokens, key=str.encode)),
@@ -280,7 +280,9 @@ class _LayoutCompiler:
         self.layout = layout
         self.slots = {name: slot for slot, name in enumerate(layout.bound)}
         nodes = {column.name: column.node for column in spec.columns}
-        self.is_dialog = {name: isinstance(nodes[name], DialogNode) for name in layout.bound}
+        self.is_conversation = {
+            name: isinstance(nodes[name], ConversationNode) for name in layout.bound
+        }
         self.roles = dict.fromkeys(roles_of(layout, spec))
         if len(self.roles) > MOST_ROLES:
             raise ValueError(f"a layout of more than {MOST_ROLES} roles")
@@ -355,14 +357,14 @@ class _LayoutCompiler:
         return self._key(shape), views, paths
 
     def _key(self, shape: Shape) -> str:
-        keys = shape.keys or tuple(((),) * len(dialog) for dialog in shape.roles)
+        keys = shape.keys or tuple(((),) * len(conversation) for conversation in shape.roles)
         return "".join(
             "".join(
                 self.numbers[role] + _there(self._mask(held) >> 1)
-                for role, held in zip(dialog, there, strict=True)
+                for role, held in zip(conversation, there, strict=True)
             )
-            + chr(DIALOG_END)
-            for dialog, there in zip(shape.roles, keys, strict=True)
+            + chr(CONVERSATION_END)
+            for conversation, there in zip(shape.roles, keys, strict=True)
         )
 
 
@@ -385,7 +387,7 @@ RULES: tuple[type, ...] = (
 
 def can_make(layout: Layout) -> bool:
     """Return whether the kernel knows all that a layout is made of."""
-    waiting: list[Source | Rule] = [*layout.dialogs, *layout.rules]
+    waiting: list[Source | Rule] = [*layout.conversations, *layout.rules]
     known = (*STEPS, *RULES, WithQuestion)
     while waiting:
         one = waiting.pop()
@@ -416,10 +418,10 @@ def roles_of(layout: Layout, spec: ReadSpec) -> Iterator[str]:
     yield from CANONICAL_ROLES
     for name in layout.bound:
         node = nodes[name]
-        if isinstance(node, DialogNode):
+        if isinstance(node, ConversationNode):
             yield node.speaker
             yield from (role for _, role in node.roles)
-    spec_tuple: list[Source | Rule] = [*layout.dialogs, *layout.rules]
+    spec_tuple: list[Source | Rule] = [*layout.conversations, *layout.rules]
     while spec_tuple:
         one = spec_tuple.pop()
         if isinstance(one, Texts):
@@ -488,11 +490,11 @@ def _field(field: Field) -> KernelTuple:
 
 
 @_node_tuple.register
-def _(node: DialogNode) -> KernelTuple:
+def _(node: ConversationNode) -> KernelTuple:
     keys = tuple((key.name, key.names, key.form) for key in node.keys)
     caller = None if node.call_role is None else (node.call_role, CALL_SPEAKER)
     return (
-        "dialog", node.forms, node.role, node.content, node.speaker, node.roles, node.silent, keys,
+        "conversation", node.forms, node.role, node.content, node.speaker, node.roles, node.silent, keys,
         node.refused, caller,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind, ToolsKind
+from fmtkit.columns.kinds import ConversationKind, Kind, ListKind, ToolsKind
 from fmtkit.core import buffers
 from fmtkit.reading.binding import Binding
 from fmtkit.reading.bound_column import MEDIA
@@ -114,7 +114,7 @@ def _holds(binding: Binding) -> dict[str, int]:
 def _held(kind: Kind) -> int:
     if isinstance(kind, ListKind):
         return _held(kind.item)
-    if isinstance(kind, DialogKind):
+    if isinstance(kind, ConversationKind):
         return CALLS if kind.wide else PLAIN
     return TOOLS if isinstance(kind, ToolsKind) else OTHER
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fmtkit.columns.kinds import DialogKind
+from fmtkit.columns.kinds import ConversationKind
 from fmtkit.core.errors import OptionError, near_match
 from fmtkit.core.message_keys import MESSAGE_KEYS
 from fmtkit.formats.registry import Converter
@@ -182,7 +182,7 @@ def _read_keys(
     for converter, options in zip(converters, resolved, strict=True):
         for parameter, kind in {**converter.columns, **options.kinds}.items():
             path = options.mapping.get(parameter, converter.path(parameter))
-            if isinstance(kind, DialogKind) and path == column:
+            if isinstance(kind, ConversationKind) and path == column:
                 read |= {kind.role, kind.content}
                 if converter.wide:
                     read |= {name for key in MESSAGE_KEYS for name in key.names}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from json import decoder
 from typing import Any
 
-from fmtkit.columns.kinds import DialogKind, ListKind, RecordKind
+from fmtkit.columns.kinds import ConversationKind, ListKind, RecordKind
 from fmtkit.columns.strict_kinds import holds
 from fmtkit.reading.binding import Binding
 
@@ -24,7 +24,7 @@ _SCAN: Any = vars(decoder)["scanstring"]
 
 def names_of(binding: Binding) -> frozenset[str]:
     """Return the columns whose text can only be JSON text."""
-    kinds = ListKind | RecordKind | DialogKind
+    kinds = ListKind | RecordKind | ConversationKind
     return frozenset(
         column.path[0]
         for column in binding.columns

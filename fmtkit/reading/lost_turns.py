@@ -162,7 +162,7 @@ def looks_like_turns(name: str, values: Sequence[Any]) -> bool:
     there = [value for value in map(decoded, values) if _is_there(value)]
     if _NUMBERS & set(words_of(name)):
         return False
-    if any(map(_is_dialog, there)):
+    if any(map(_is_conversation, there)):
         return True
     if _is_label(name):
         return bool(there)
@@ -271,7 +271,7 @@ def head_of(name: str) -> str:
     return telling[-1] if telling else ""
 
 
-def _is_dialog(value: Any) -> bool:
+def _is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages, or of pairs of texts."""
     if not isinstance(value, list) or not value:
         return False

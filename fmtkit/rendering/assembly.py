@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fmtkit.core.buffers import MAX_INT32, Bools, Int64s, ends, from_offsets, offsets_of, texts
-from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
+from fmtkit.rendering.batch_answers import BatchContents, Unknowns, trimmed_slot
 from fmtkit.rendering.text_columns import TextColumn, Trim, text_column
 from fmtkit.rendering.unknowns import FIRST, LAST, Derived
 
@@ -24,7 +24,7 @@ _PIECES = re.compile(f"([{chr(FIRST)}-{chr(LAST)}])")
 class Assembly:
     """Columns of texts over the same rows, sharing their buffers."""
 
-    def __init__(self, rows: Rows, count: int, columns: int) -> None:
+    def __init__(self, rows: BatchContents, count: int, columns: int) -> None:
         """Begin without text; a row that gets none is null."""
         self._rows = rows
         self._count = count

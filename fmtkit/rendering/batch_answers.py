@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmtkit.core.buffers import Bools, Int64s
-from fmtkit.rendering.dialog_columns import DialogColumn
+from fmtkit.rendering.conversation_columns import ConversationColumn
 from fmtkit.rendering.text_columns import TextColumn, Trim
 from fmtkit.rendering.unknowns import (
     FIRST,
@@ -31,23 +31,23 @@ Unknowns = Sequence[Unknown]
 TRIMS = frozenset({"strip", "lstrip", "rstrip"})
 
 
-class Rows:
+class BatchContents:
     """The contents of the rows of a batch, by slot."""
 
-    def __init__(self, dialogs: Sequence[DialogColumn]) -> None:
+    def __init__(self, conversations: Sequence[ConversationColumn]) -> None:
         """Take the columns; answers for a column are cached."""
-        self.dialogs = dialogs
+        self.conversations = conversations
         self._answers: dict[tuple[Any, ...], Bools] = {}
         self._known: dict[Slot, dict[int, str]] = {}
 
     def column(self, slot: Slot) -> TextColumn:
         """Return the column of a slot's strings."""
-        return self.dialogs[slot.dialog].column(slot.key)
+        return self.conversations[slot.conversation].column(slot.key)
 
     def places(self, slot: Slot, rows: Int64s) -> Int64s:
         """Return the indices of a slot's strings in its column."""
-        dialog = self.dialogs[slot.dialog]
-        return dialog.places(slot.key, dialog.starts[rows] + slot.message)
+        conversation = self.conversations[slot.conversation]
+        return conversation.places(slot.key, conversation.starts[rows] + slot.message)
 
     def text(self, slot: Slot, row: int) -> str:
         """Return the string of a slot in a row."""
@@ -61,8 +61,8 @@ class Rows:
     def every_text(self, row: int) -> dict[Slot, str]:
         """Return all strings of a row by slot."""
         found = {}
-        for number, dialog in enumerate(self.dialogs):
-            for message, shape in enumerate(dialog.shapes(row)):
+        for number, conversation in enumerate(self.conversations):
+            for message, shape in enumerate(conversation.shapes(row)):
                 for key in shape.text_keys:
                     slot = Slot(number, message, key)
                     found[slot] = self.text(slot, row)

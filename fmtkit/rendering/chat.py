@@ -21,7 +21,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.rendering.content_parts import Cuts
-from fmtkit.rendering.dialog_columns import dialog_column
+from fmtkit.rendering.conversation_columns import conversation_column
 from fmtkit.rendering.render_plan import Engine, Plan
 from fmtkit.rendering.sandbox import Sandbox
 from fmtkit.rendering.tiers import Rendered, render_batch
@@ -141,7 +141,7 @@ class ReplyRendering:
 
 def render(
     template: ChatTemplate,
-    dialogs: Column,
+    conversations: Column,
     *,
     add_generation_prompt: bool = False,
     tools: Column | None = None,
@@ -152,7 +152,7 @@ def render(
     `cuts` says by row which contents came in parts.
     """
     plan = Plan(generation_prompt=add_generation_prompt)
-    column = dialog_column(whole(dialogs), template.compiled.forms, cuts)
+    column = conversation_column(whole(conversations), template.compiled.forms, cuts)
     done = render_batch(template.compiled, plan, [column], _tools(tools))
     return Rendering(done.columns[0], _failures(done), *_counts(template, done))
 
@@ -168,7 +168,8 @@ def render_reply(
     """Render prompts with the generation prompt, and what each reply adds to them."""
     forms = template.compiled.forms
     columns = [
-        dialog_column(whole(dialogs), forms, cuts) for dialogs in (prompts, *replies.values())
+        conversation_column(whole(conversations), forms, cuts)
+        for conversations in (prompts, *replies.values())
     ]
     plan = Plan(replies=len(replies))
     training = template.compiled_training

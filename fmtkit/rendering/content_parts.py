@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import ImageMark, in_parts, is_image_part, texts_of
 from fmtkit.rendering.jinja_environment import text_part
-from fmtkit.rendering.tracing import Fault, Request
+from fmtkit.rendering.tracing import Refusal, Request
 
 Cuts = Mapping[str, tuple[str, ...]]
 """Joined text -> the parts that it came in, for the contents of one row; an ImageMark is an image."""
@@ -53,7 +53,7 @@ TEXTS = Forms()
 class Renders(Protocol):
     """Something that renders conversations (see render_plan.Engine)."""
 
-    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+    def render(self, requests: Sequence[Request]) -> list[str | Refusal]:
         """Render conversations one by one."""
         ...
 

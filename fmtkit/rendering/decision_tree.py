@@ -10,7 +10,7 @@ from threading import Lock
 
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.data_classes import dataclass
-from fmtkit.rendering.batch_answers import Rows
+from fmtkit.rendering.batch_answers import BatchContents
 from fmtkit.rendering.tracing import Leaf
 from fmtkit.rendering.unknowns import Question, Slot, Unknown, answer
 
@@ -107,7 +107,7 @@ class Taken:
 
 
 def walk(
-    tree: Tree, rows: Rows, chosen: Int64s, trace: Callable[[int], Leaf | None]
+    tree: Tree, rows: BatchContents, chosen: Int64s, trace: Callable[[int], Leaf | None]
 ) -> Iterator[Taken]:
     """Send rows of one signature down their paths, growing the tree where they leave it."""
     waiting = [(tree.top, True, chosen)]

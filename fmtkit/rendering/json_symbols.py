@@ -189,7 +189,7 @@ def passes(value: UnknownJson, test: str) -> bool:
     return value.kind in KINDS_BY_TEST[test]
 
 
-def written(
+def write_json(
     value: Any,
     ensure_ascii: bool = False,
     indent: int | None = None,

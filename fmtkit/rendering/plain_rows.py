@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import ImageMark
-from fmtkit.rendering.batch_answers import Rows, Unknowns
-from fmtkit.rendering.dialog_columns import Batch, DialogColumn, signature
+from fmtkit.rendering.batch_answers import BatchContents, Unknowns
+from fmtkit.rendering.conversation_columns import Batch, ConversationColumn, signature
 from fmtkit.rendering.jinja_environment import text_part
 from fmtkit.rendering.render_plan import Engine, Outcome, Output, Plan
 from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.survival import find, is_reasoning, part_slot, refusal, spoken
-from fmtkit.rendering.tracing import Fault, Request, View
+from fmtkit.rendering.tracing import Refusal, Request, View
 from fmtkit.rendering.unknowns import ANY_SYMBOL, FIRST, LAST, Slot
 
 Probe: TypeAlias = tuple[list[Output], Unknowns]
@@ -49,9 +49,9 @@ class PlainRows:
     _absent: dict[Hashable, tuple[list[Slot], "_Constants"]] = field(default_factory=dict)
 
     @property
-    def dialogs(self) -> Sequence[DialogColumn]:
+    def conversations(self) -> Sequence[ConversationColumn]:
         """Return the conversations of the rows."""
-        return self.batch.dialogs
+        return self.batch.conversations
 
     def render(self, rows: Int64s) -> Iterator[PlainRow]:
         """Render rows of any signature."""
@@ -69,7 +69,11 @@ class PlainRows:
         return [outputs[i : i + len(views)] for i in range(0, len(outputs), len(views))]
 
     def _request(self, row: int, view: View) -> Request:
-        messages = [m for dialog in view.dialogs for m in self.dialogs[dialog].messages(row)]
+        messages = [
+            m
+            for conversation in view.conversations
+            for m in self.conversations[conversation].messages(row)
+        ]
         return Request.of(messages, self._tools(row), view.generation_prompt)
 
     def _tools(self, row: int) -> str | None:
@@ -90,9 +94,9 @@ class PlainRows:
 
     def _probe(self, row: int) -> Probe:
         """Find where a row's contents end up: by a trace, or a symbol for each one."""
-        if any(d.with_parts()[row] or d.with_odd_calls()[row] for d in self.dialogs):
+        if any(d.with_parts()[row] or d.with_odd_calls()[row] for d in self.conversations):
             return self._probe_with_symbols(row)
-        texts = Rows(self.batch.parts).every_text(row)
+        texts = BatchContents(self.batch.parts).every_text(row)
         for parts in (self.batch.parts, self.batch.parts_with_known_tools):
             leaf = self.engine.trace(signature(parts, row), self.plan.views, texts)
             if leaf is not None:
@@ -102,14 +106,14 @@ class PlainRows:
     def _probe_with_symbols(self, row: int) -> Probe:
         slots = list(self._said(row))
         if len(slots) > LAST - FIRST:
-            return [Fault("more texts than there are symbols")], slots
+            return [Refusal("more texts than there are symbols")], slots
         symbols = {slot: chr(FIRST + number) for number, slot in enumerate(slots)}
         requests = []
         for view in self.plan.views:
             messages = []
-            for dialog in view.dialogs:
-                for number, message in enumerate(self.dialogs[dialog].messages(row)):
-                    messages.append(_marked(message, dialog, number, symbols))
+            for conversation in view.conversations:
+                for number, message in enumerate(self.conversations[conversation].messages(row)):
+                    messages.append(_marked(message, conversation, number, symbols))
             request = Request.of(messages, self._tools(row), view.generation_prompt)
             requests.append(replace(request, tools=_without_symbols(request.tools)))
         return self.engine.render(requests), slots
@@ -128,9 +132,11 @@ class PlainRows:
         return PlainRow(row, outcome, tuple(warnings + ["content_dropped"] * dropped), unthought)
 
     def _is_last(self, row: int, slot: Slot) -> bool:
-        dialog = self.dialogs[slot.dialog]
-        is_reply = slot.dialog > 0 or len(self.dialogs) == 1
-        return is_reply and slot.message == int(dialog.ends[row] - dialog.starts[row]) - 1
+        conversation = self.conversations[slot.conversation]
+        is_reply = slot.conversation > 0 or len(self.conversations) == 1
+        return (
+            is_reply and slot.message == int(conversation.ends[row] - conversation.starts[row]) - 1
+        )
 
     def _lost(self, row: int, said: Mapping[Slot, str], outcome: Outcome) -> list[Slot]:
         """Return the slots whose text does not occur in the texts of a row."""
@@ -167,15 +173,15 @@ class PlainRows:
     def _said(self, row: int) -> dict[Slot, str]:
         """Return a row's texts by slot, trimmed; a content in parts has a slot for each of its texts."""
         said: dict[Slot, str] = {}
-        for slot in spoken(signature(self.dialogs, row), range(len(self.dialogs))):
-            dialog = self.dialogs[slot.dialog]
-            place = int(dialog.starts[row]) + slot.message
-            if slot.key == "content" and place in dialog.parts:
-                for number, part in enumerate(dialog.parts[place]):
+        for slot in spoken(signature(self.conversations, row), range(len(self.conversations))):
+            conversation = self.conversations[slot.conversation]
+            place = int(conversation.starts[row]) + slot.message
+            if slot.key == "content" and place in conversation.parts:
+                for number, part in enumerate(conversation.parts[place]):
                     if not isinstance(part, ImageMark):
-                        said[part_slot(slot.dialog, slot.message, number)] = part.strip()
+                        said[part_slot(slot.conversation, slot.message, number)] = part.strip()
             else:
-                said[slot] = dialog.columns[slot.key].text(place).strip()
+                said[slot] = conversation.columns[slot.key].text(place).strip()
         return said
 
 
@@ -239,17 +245,19 @@ class _Constants:
 
 
 def _marked(
-    message: Mapping[str, Any], dialog: int, number: int, symbols: Mapping[Slot, str]
+    message: Mapping[str, Any], conversation: int, number: int, symbols: Mapping[Slot, str]
 ) -> dict[str, Any]:
     """Replace the texts of a message by symbols."""
     # A name may hold a character in the range of symbols, which must not be taken for one.
     bare = {key: _without_symbols(value) for key, value in message.items()}
-    known = {key: symbols.get(Slot(dialog, number, key), value) for key, value in bare.items()}
+    known = {
+        key: symbols.get(Slot(conversation, number, key), value) for key, value in bare.items()
+    }
     if isinstance(parts := bare.get("content"), list):
         # One part has the slot of the content, several have one each.
-        slots = [Slot(dialog, number, "content")]
+        slots = [Slot(conversation, number, "content")]
         if slots[0] not in symbols:
-            slots = [part_slot(dialog, number, part) for part in range(len(parts))]
+            slots = [part_slot(conversation, number, part) for part in range(len(parts))]
         known["content"] = [
             text_part(symbols[slot]) if "text" in part else part
             for part, slot in zip(parts, slots, strict=True)

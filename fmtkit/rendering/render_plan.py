@@ -5,10 +5,10 @@ from typing import Protocol
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.reply_cut import Cut, Problem, cut, cut_at_header
-from fmtkit.rendering.tracing import Fault, Leaf, Request, Signature, View
+from fmtkit.rendering.tracing import Leaf, Refusal, Request, Signature, View
 from fmtkit.rendering.unknowns import FIRST, TOOL, Slot, Unknown, symbolic
 
-Output = str | Fault
+Output = str | Refusal
 
 
 class Engine(Protocol):
@@ -73,7 +73,7 @@ class Plan:
         first = outputs[0]
         if self.replies:
             return _outcome(cut(first, outputs[2:]))
-        if isinstance(first, Fault):
+        if isinstance(first, Refusal):
             return Problem("template_error", first.message)
         return Outcome((first,))
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.data_classes import dataclass
-from fmtkit.rendering.batch_answers import Rows, Unknowns, trimmed_slot
-from fmtkit.rendering.tracing import Fault, Leaf
+from fmtkit.rendering.batch_answers import BatchContents, Unknowns, trimmed_slot
+from fmtkit.rendering.tracing import Leaf, Refusal
 from fmtkit.rendering.unknowns import symbolic
 
 
@@ -41,16 +41,16 @@ class Problem:
 _OPEN_TAG = re.compile(r"<[^<>\s]*$")
 
 
-def cut(prompt: str | Fault, rendered: Sequence[str | Fault]) -> Cut | Problem | None:
+def cut(prompt: str | Refusal, rendered: Sequence[str | Refusal]) -> Cut | Problem | None:
     """Cut rendered conversations after the prompt and its generation prompt.
 
     None if a conversation does not begin with them.
     """
-    if isinstance(prompt, Fault):
+    if isinstance(prompt, Refusal):
         return Problem("template_error", prompt.message)
     texts: list[str] = []
     for text in rendered:
-        if isinstance(text, Fault):
+        if isinstance(text, Refusal):
             return Problem("template_error", text.message)
         texts.append(text)
     if not all(text.startswith(prompt) for text in texts):
@@ -64,14 +64,14 @@ def common_length(one: str, two: str) -> int:
     return sum(1 for _ in same)
 
 
-def cut_at_header(prompt: str, bare: str | Fault, rendered: Sequence[str]) -> Cut | None:
+def cut_at_header(prompt: str, bare: str | Refusal, rendered: Sequence[str]) -> Cut | None:
     """Cut after the common prefix of the generation prompt and the header of the replies.
 
     `bare` is the prompt without the generation prompt. The texts must be symbolic: in real texts, the
     beginning of a reply could be part of the common prefix. None if the template renders the turns
     of the prompt differently when a reply follows.
     """
-    if isinstance(bare, Fault) or not all(text.startswith(bare) for text in rendered):
+    if isinstance(bare, Refusal) or not all(text.startswith(bare) for text in rendered):
         return None
     common = prompt[: min(common_length(prompt, text) for text in rendered)]
     header = common[len(bare) :]
@@ -81,10 +81,10 @@ def cut_at_header(prompt: str, bare: str | Fault, rendered: Sequence[str]) -> Cu
     return Cut(prompt[:size], tuple(text[size:] for text in rendered), shortened=True)
 
 
-def cut_by_text(leaf: Leaf, rows: Rows, chosen: Int64s) -> dict[int, Cut]:
+def cut_by_text(leaf: Leaf, rows: BatchContents, chosen: Int64s) -> dict[int, Cut]:
     """Cut the rows of a leaf whose real texts begin with their prompts, although the symbolic ones do not."""
     prompt, _, *rendered = leaf.outputs
-    texts = [text for text in (prompt, *rendered) if not isinstance(text, Fault)]
+    texts = [text for text in (prompt, *rendered) if not isinstance(text, Refusal)]
     possible = np.ones(len(chosen), np.bool_)
     for text in texts[1:]:
         possible &= _possible(texts[0], text, leaf.unknowns, rows, chosen)
@@ -97,12 +97,12 @@ def cut_by_text(leaf: Leaf, rows: Rows, chosen: Int64s) -> dict[int, Cut]:
     return found
 
 
-def _expanded(texts: Sequence[str], unknowns: Unknowns, rows: Rows, row: int) -> list[str]:
+def _expanded(texts: Sequence[str], unknowns: Unknowns, rows: BatchContents, row: int) -> list[str]:
     return [rows.expand(text, unknowns, row) for text in texts]
 
 
 def _possible(
-    prompt: str, conversation: str, unknowns: Unknowns, rows: Rows, chosen: Int64s
+    prompt: str, conversation: str, unknowns: Unknowns, rows: BatchContents, chosen: Int64s
 ) -> Bools:
     """Return for which rows the real conversation may begin with the real prompt.
 

@@ -20,7 +20,7 @@ from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import NO_IMAGES, Form, Forms, in_form, shows_images
 from fmtkit.rendering.jinja_environment import GENERATION_END, GENERATION_START
 from fmtkit.rendering.render_plan import Output
-from fmtkit.rendering.tracing import Fault, Interpreter, Request
+from fmtkit.rendering.tracing import Interpreter, Refusal, Request
 from fmtkit.tokenizers.tokens import Tokenizer
 
 Message = Mapping[str, Any]
@@ -104,9 +104,9 @@ class RowTemplate:
         item = json.dumps({"messages": list(request.messages), "tools": request.tools})
         answer = self._marking.answer([item.encode()])[0]
         if isinstance(answer, Overrun):
-            return Fault(answer.message)
+            return Refusal(answer.message)
         found: dict[str, str] = json.loads(answer)
-        return found["text"] if "text" in found else Fault(found["fault"])
+        return found["text"] if "text" in found else Refusal(found["fault"])
 
     @cached_property
     def _marking(self) -> Interpreter | Worker:
@@ -131,7 +131,7 @@ def _has_generation(source: str) -> bool:
 
 
 def _text(output: Output) -> str:
-    if isinstance(output, Fault):
+    if isinstance(output, Refusal):
         raise TemplateError(f"the chat template refuses these messages: {output.message}")
     return output
 

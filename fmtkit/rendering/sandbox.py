@@ -19,9 +19,9 @@ from fmtkit.core.errors import TemplateError
 from fmtkit.core.worker import Limits, Overrun, Serve, Worker
 from fmtkit.rendering.jinja_environment import BoundedEnvironment, environment
 from fmtkit.rendering.tracing import (
-    Fault,
     Interpreter,
     Leaf,
+    Refusal,
     Request,
     Shape,
     Signature,
@@ -39,13 +39,13 @@ def encode_leaf(leaf: Leaf) -> list[Any]:
     return [
         [_encode_unknown(unknown) for unknown in leaf.unknowns],
         [[q.predicate, q.text, q.arguments, answer] for q, answer in leaf.path],
-        [[o.message, o.raised] if isinstance(o, Fault) else o for o in leaf.outputs],
+        [[o.message, o.raised] if isinstance(o, Refusal) else o for o in leaf.outputs],
     ]
 
 
 def _encode_unknown(unknown: Unknown) -> list[Any]:
     if isinstance(unknown, Slot):
-        return [unknown.dialog, unknown.message, unknown.key]
+        return [unknown.conversation, unknown.message, unknown.key]
     return [unknown.operation, unknown.text, unknown.arguments, None]
 
 
@@ -55,7 +55,7 @@ def decode_leaf(encoded: list[Any]) -> Leaf:
     return Leaf(
         tuple(_decode_unknown(unknown) for unknown in unknowns),
         tuple((Question(q, text, _tuples(given)), answer) for q, text, given, answer in path),
-        tuple(Fault(*output) if isinstance(output, list) else output for output in outputs),
+        tuple(Refusal(*output) if isinstance(output, list) else output for output in outputs),
     )
 
 
@@ -75,7 +75,7 @@ def harmless(leaf: Leaf, growth: int, spare: int) -> bool:
     """Return whether the outputs and questions of a leaf stay within the output limit, for any row."""
     if any(isinstance(u, Derived) and u.operation in GROWING for u in leaf.unknowns):
         return False
-    made = [output.message if isinstance(output, Fault) else output for output in leaf.outputs]
+    made = [output.message if isinstance(output, Refusal) else output for output in leaf.outputs]
     asked = ["".join([q.text, *_texts(q.arguments)]) for q, _ in leaf.path]
     return all(_is_bounded(text, leaf.unknowns, growth, spare) for text in (*made, *asked))
 
@@ -168,7 +168,7 @@ class Sandbox:
         self._worker = Worker("fmtkit.rendering.sandbox:serve_template", setup, limits or Limits())
         self._overruns = 0
 
-    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+    def render(self, requests: Sequence[Request]) -> list[str | Refusal]:
         """Render conversations one by one; raises TemplateError for a harmful template."""
         items = [
             {"messages": r.messages, "tools": r.tools, "generation_prompt": r.generation_prompt}
@@ -184,8 +184,10 @@ class Sandbox:
             "signature": [
                 [[s.role, s.keys, s.in_part, s.calls] for s in shapes] for shapes in signature
             ],
-            "views": [[view.dialogs, view.generation_prompt, view.tools] for view in views],
-            "row": [[slot.dialog, slot.message, slot.key, text] for slot, text in row.items()],
+            "views": [[view.conversations, view.generation_prompt, view.tools] for view in views],
+            "row": [
+                [slot.conversation, slot.message, slot.key, text] for slot, text in row.items()
+            ],
         }
         answer = self._answers([item])[0]
         if isinstance(answer, Overrun) or answer is None:
@@ -216,10 +218,10 @@ class Sandbox:
         return found
 
 
-def _output(answer: Any) -> str | Fault:
+def _output(answer: Any) -> str | Refusal:
     if isinstance(answer, Overrun):
-        return Fault(answer.message)
-    return answer if isinstance(answer, str) else Fault(*answer)
+        return Refusal(answer.message)
+    return answer if isinstance(answer, str) else Refusal(*answer)
 
 
 def serve_template(setup: Mapping[str, Any]) -> Serve:
@@ -256,7 +258,7 @@ def serve_marked(setup: Mapping[str, Any]) -> Serve:
         if isinstance(template, str):
             return json.dumps({"fault": f"it does not compile: {template}"}).encode()
         made = template.render([Request(**json.loads(item), generation_prompt=False)])[0]
-        found = {"fault": made.message} if isinstance(made, Fault) else {"text": made}
+        found = {"fault": made.message} if isinstance(made, Refusal) else {"text": made}
         return json.dumps(found).encode()
 
     return answer
@@ -288,7 +290,7 @@ class Compiling:
 
 def _rendered(template: Interpreter, item: dict[str, Any]) -> str | list[Any]:
     output = template.render([Request(**item)])[0]
-    return [output.message, output.raised] if isinstance(output, Fault) else output
+    return [output.message, output.raised] if isinstance(output, Refusal) else output
 
 
 def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
@@ -299,7 +301,11 @@ def _traced(template: Interpreter, item: dict[str, Any]) -> list[Any] | None:
         )
         for shapes in item["signature"]
     )
-    views = [View(tuple(dialogs), prompt, tools) for dialogs, prompt, tools in item["views"]]
-    row = {Slot(dialog, message, key): text for dialog, message, key, text in item["row"]}
+    views = [
+        View(tuple(conversations), prompt, tools) for conversations, prompt, tools in item["views"]
+    ]
+    row = {
+        Slot(conversation, message, key): text for conversation, message, key, text in item["row"]
+    }
     leaf = template.trace(signature, views, row)
     return None if leaf is None else encode_leaf(leaf)

@@ -66,7 +66,7 @@ class TokenRow:
 
 
 def find_spans(
-    template: ChatTemplate, dialogs: pa.Array, cuts: Mapping[int, Cuts] | None = None
+    template: ChatTemplate, conversations: pa.Array, cuts: Mapping[int, Cuts] | None = None
 ) -> tuple[list[Spanned | None], list[Failure]]:
     """Render conversations and find their assistant's spans; None where there is a failure.
 
@@ -74,8 +74,8 @@ def find_spans(
     turn. Where the template writes earlier turns differently once others follow, the turn's content is
     searched after the previous span. `cuts` says by row which contents came in parts.
     """
-    rows: list[list[Message]] = dialogs.to_pylist()
-    whole = chat.render(template, dialogs, cuts=cuts)
+    rows: list[list[Message]] = conversations.to_pylist()
+    whole = chat.render(template, conversations, cuts=cuts)
     failures = list(whole.failures)
     costly = {i for i, row in enumerate(rows) if _written_again(row) > MOST_WRITTEN}
     failures += [Failure(i, "template_error", TOO_MANY_TURNS) for i in sorted(costly)]
@@ -85,8 +85,8 @@ def find_spans(
         for j, m in enumerate(row)
         if m["role"] == SPEAKER and i not in costly
     ]
-    before = buffers.values_of([rows[i][:j] for i, j in places], dialogs.type)
-    through = buffers.values_of([rows[i][: j + 1] for i, j in places], dialogs.type)
+    before = buffers.values_of([rows[i][:j] for i, j in places], conversations.type)
+    through = buffers.values_of([rows[i][: j + 1] for i, j in places], conversations.type)
     begun = {n: cuts[i] for n, (i, _) in enumerate(places) if i in cuts} if cuts else None
     started = chat.render(template, before, add_generation_prompt=True, cuts=begun)
     starts = started.text.to_pylist()

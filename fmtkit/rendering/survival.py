@@ -9,7 +9,7 @@ from fmtkit.columns import thinking
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import REASONING_KEYS, SPOKEN
-from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.batch_answers import BatchContents, Unknowns
 from fmtkit.rendering.reply_cut import Problem
 from fmtkit.rendering.tracing import Signature
 from fmtkit.rendering.unknowns import FIRST, Derived, Slot, Unknown, evaluate, symbolic
@@ -38,7 +38,7 @@ ALL_LOST = Problem("template_error", "the template leaves out every text of the 
 
 
 @dataclass
-class Found:
+class Occurrences:
     """How the contents occur in a string."""
 
     whole: set[Slot] = field(default_factory=set)
@@ -46,9 +46,9 @@ class Found:
     separators: set[str] = field(default_factory=set)
 
 
-def find(text: str, unknowns: Unknowns) -> Found:
+def find(text: str, unknowns: Unknowns) -> Occurrences:
     """Return which slots a string holds, and of which it holds pieces."""
-    found = Found()
+    found = Occurrences()
     for symbol in dict.fromkeys(c for c in text if symbolic(c)):
         unknown = unknowns[ord(symbol) - FIRST]
         _search(unknown, unknown, unknowns, found, whole=True)
@@ -56,7 +56,7 @@ def find(text: str, unknowns: Unknowns) -> Found:
 
 
 def _search(
-    top: Unknown, unknown: Unknown, unknowns: Unknowns, found: Found, *, whole: bool
+    top: Unknown, unknown: Unknown, unknowns: Unknowns, found: Occurrences, *, whole: bool
 ) -> None:
     if isinstance(unknown, Slot):
         if whole:
@@ -81,25 +81,27 @@ def _removed(unknown: Derived) -> list[str]:
     return []
 
 
-def spoken(signature: Signature, dialogs: Iterable[int]) -> list[Slot]:
+def spoken(signature: Signature, conversations: Iterable[int]) -> list[Slot]:
     """Return the slots of some conversations whose text should occur."""
     return [
-        Slot(dialog, message, key)
-        for dialog in dialogs
-        for message, shape in enumerate(signature[dialog])
+        Slot(conversation, message, key)
+        for conversation in conversations
+        for message, shape in enumerate(signature[conversation])
         for key in shape.keys
         if key in SPOKEN
     ]
 
 
-def absent(slot: Slot, found: Found, rows: Rows, chosen: Int64s) -> Bools:
+def absent(slot: Slot, found: Occurrences, rows: BatchContents, chosen: Int64s) -> Bools:
     """Return the rows whose text of the slot does not occur."""
     if slot in found.whole or slot in found.pieces:
         return np.zeros(len(chosen), np.bool_)
     return rows.column(slot).nonempty((STRIP,))[rows.places(slot, chosen)]
 
 
-def silenced(slots: Iterable[Slot], found: Found, rows: Rows, chosen: Int64s) -> Bools:
+def silenced(
+    slots: Iterable[Slot], found: Occurrences, rows: BatchContents, chosen: Int64s
+) -> Bools:
     """Return which rows have texts in the slots, all of which are lost."""
     said, kept = np.zeros(len(chosen), np.bool_), np.zeros(len(chosen), np.bool_)
     for slot in slots:
@@ -116,16 +118,19 @@ def refusal(said: Iterable[Slot], lost: Collection[Slot]) -> Problem | None:
     A content in parts has a slot for each part (see `part_slot`); some of them may be lost.
     """
     kept = set(said) - set(lost)
-    messages = {(slot.dialog, slot.message) for slot in kept if is_content(slot)}
-    if any(s.dialog and is_content(s) and (s.dialog, s.message) not in messages for s in lost):
+    messages = {(slot.conversation, slot.message) for slot in kept if is_content(slot)}
+    if any(
+        s.conversation and is_content(s) and (s.conversation, s.message) not in messages
+        for s in lost
+    ):
         return REPLY_LOST
-    dialogs = {slot.dialog for slot in kept}
-    return ALL_LOST if any(slot.dialog not in dialogs for slot in lost) else None
+    conversations = {slot.conversation for slot in kept}
+    return ALL_LOST if any(slot.conversation not in conversations for slot in lost) else None
 
 
-def part_slot(dialog: int, message: int, part: int) -> Slot:
+def part_slot(conversation: int, message: int, part: int) -> Slot:
     """Return the slot of one part of a content."""
-    return Slot(dialog, message, f"content[{part}]")
+    return Slot(conversation, message, f"content[{part}]")
 
 
 def is_content(slot: Slot) -> bool:
@@ -136,7 +141,9 @@ def is_content(slot: Slot) -> bool:
 COMPLETE, INCOMPLETE, THOUGHTLESS = range(3)
 
 
-def incomplete(slot: Slot, found: Found, unknowns: Unknowns, rows: Rows, chosen: Int64s) -> Int64s:
+def incomplete(
+    slot: Slot, found: Occurrences, unknowns: Unknowns, rows: BatchContents, chosen: Int64s
+) -> Int64s:
     """Return for which rows only a part of the slot's text occurs: all but its thinking, or less."""
     if slot in found.whole or slot not in found.pieces:
         return np.zeros(len(chosen), np.int64)

@@ -19,7 +19,7 @@ from fmtkit.rendering.jinja_environment import (
     raise_exception,
     refuse_growth,
 )
-from fmtkit.rendering.json_symbols import UnknownJson, passes, unknown, written
+from fmtkit.rendering.json_symbols import UnknownJson, passes, unknown, write_json
 from fmtkit.rendering.symbols import Length, Parts, SafeSymbol, Symbol, Untraceable, mark
 
 FILTERS = frozenset(
@@ -202,7 +202,7 @@ def _guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., An
     def guarded(*args: Any, **kwargs: Any) -> Any:
         value = args[skipped] if len(args) > skipped else None
         if name == "tojson" and unknown(value):
-            return written(*args, **kwargs)
+            return write_json(*args, **kwargs)
         if name in {"length", "count"}:
             return Length(value) if isinstance(value, Symbol) else function(*args)
         if isinstance(value, (Symbol, UnknownJson)) and len(args) == skipped + 1 and not kwargs:

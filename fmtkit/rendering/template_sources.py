@@ -116,7 +116,7 @@ def is_of_tokenizer(name: str) -> bool:
     return name == TOKENIZER_DEFAULT or name in OF_THE_TOKENIZER
 
 
-def meant(name: str) -> str | None:
+def near_name(name: str) -> str | None:
     """Return the known name that was probably meant, or None.
 
     Spelling may differ, a version not: `qwen2.5` is qwen2_5 and `phi4` phi_4, but `llama2` is not llama3_2.
@@ -138,7 +138,7 @@ def _may_be(plain: str, asked: str) -> bool:
 
 def unknown(name: str) -> UnknownNameError:
     """Return the error for a name that no template has, with the one that was probably meant."""
-    near = meant(name)
+    near = near_name(name)
     if near is not None:
         return UnknownNameError("template", name, [near], near=near)
     advice = "; the template of another model is in its tokenizer (tokenizer_default), or a file PATH.jinja"

@@ -16,10 +16,10 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import TemplateError
 from fmtkit.core.message_keys import SPOKEN, for_template
 from fmtkit.core.tables import WIDE_MESSAGE
-from fmtkit.rendering.batch_answers import Rows
+from fmtkit.rendering.batch_answers import BatchContents
 from fmtkit.rendering.content_parts import in_form
+from fmtkit.rendering.conversation_columns import Batch, conversation_column, signature
 from fmtkit.rendering.decision_tree import follow
-from fmtkit.rendering.dialog_columns import Batch, dialog_column, signature
 from fmtkit.rendering.jinja_environment import text_part, write_json
 from fmtkit.rendering.render_plan import Plan
 from fmtkit.rendering.row_templates import Message, RowTemplate
@@ -100,25 +100,25 @@ def _sources(template: RowTemplate) -> Iterator[Compiled]:
         yield template.template.compiled_training
 
 
-Found = tuple[str, Sequence[Unknown], dict[Slot, str]]
+TracedText = tuple[str, Sequence[Unknown], dict[Slot, str]]
 """A text with symbols, what they stand for, and the texts of the row."""
 
 
 def _traced(
     compiled: Compiled, messages: list[Message], tools: str | None, *, generation_prompt: bool
-) -> Found | None:
+) -> TracedText | None:
     if not compiled.engine.traceable or compiled.difference:
         return None
     if any(isinstance(message.get("content"), list) for message in messages):
         return None
     known = [{name: _value(message.get(name)) for name in _FIELDS} for message in messages]
-    dialog = dialog_column(pa.array([known], pa.list_(WIDE_MESSAGE)), compiled.forms)
-    if dialog.with_odd_calls()[0]:
+    conversation = conversation_column(pa.array([known], pa.list_(WIDE_MESSAGE)), compiled.forms)
+    if conversation.with_odd_calls()[0]:
         return None
-    batch = Batch([dialog], None if tools is None else pa.array([tools]))
+    batch = Batch([conversation], None if tools is None else pa.array([tools]))
     plan = Plan(generation_prompt=generation_prompt)
     for parts in (batch.parts, batch.parts_with_known_tools):
-        texts, shapes = Rows(parts).every_text(0), signature(parts, 0)
+        texts, shapes = BatchContents(parts).every_text(0), signature(parts, 0)
         trace = partial(compiled.engine.trace, shapes, plan.views, texts)
         tree = compiled.tree(plan, shapes)
         leaf = trace() if tree is None else follow(tree, texts, trace)
@@ -139,7 +139,7 @@ def _value(value: Any) -> str | None:
 
 def _marked(
     compiled: Compiled, messages: list[Message], tools: str | None, *, generation_prompt: bool
-) -> Found | None:
+) -> TracedText | None:
     """Render with a symbol for each text; a template that asks what a text holds writes another text."""
     texts: dict[Slot, str] = {}
     opened = [in_form(for_template(message), compiled.forms) for message in messages]
@@ -177,7 +177,7 @@ def _with_symbols(message: Message, number: int, texts: dict[Slot, str]) -> dict
     return made
 
 
-_WAYS: Mapping[By, Callable[..., Found | None]] = {"trace": _traced, "marks": _marked}
+_WAYS: Mapping[By, Callable[..., TracedText | None]] = {"trace": _traced, "marks": _marked}
 
 
 def _pieces(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fmtkit.core.buffers import Bools, Int64s, sample_of, validity
 from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.content_parts import NO_IMAGES
-from fmtkit.rendering.dialog_columns import Batch, DialogColumn
+from fmtkit.rendering.conversation_columns import Batch, ConversationColumn
 from fmtkit.rendering.plain_rows import PlainRow, PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem
@@ -42,16 +42,16 @@ class Rendered:
 def render_batch(
     compiled: Compiled,
     plan: Plan,
-    dialogs: Sequence[DialogColumn],
+    conversations: Sequence[ConversationColumn],
     tools: pa.Array | None = None,
     training: Compiled | None = None,
 ) -> Rendered:
     """Render a row of each conversation column; a row with a null conversation has no text and no problem."""
-    batch = Batch(dialogs, tools)
+    batch = Batch(conversations, tools)
     traced = TracedRows(plan, batch, training)
     single = PlainRows(compiled.engine, plan, batch, training.engine if training else None)
-    rows, refused = _candidates(compiled, dialogs)
-    by_columns = _traceable(compiled, dialogs)[rows]
+    rows, refused = _candidates(compiled, conversations)
+    by_columns = _traceable(compiled, conversations)[rows]
     left = traced.render(compiled, rows[by_columns])
     others = np.sort(np.concatenate([left, rows[~by_columns]]))
     _add(traced, list(single.render(others)))
@@ -64,7 +64,7 @@ def render_batch(
     difference = _difference(traced, columns, again)
     if difference:
         compiled.difference = difference
-        return render_batch(compiled, plan, dialogs, tools, training)
+        return render_batch(compiled, plan, conversations, tools, training)
     if tools is not None and "tools" not in compiled.source:
         traced.warnings["content_dropped"] += rows[validity(tools)[rows]].tolist()
     traced_count = len(rows) - len(others)
@@ -77,31 +77,31 @@ def render_batch(
 
 
 def _candidates(
-    compiled: Compiled, dialogs: Sequence[DialogColumn]
+    compiled: Compiled, conversations: Sequence[ConversationColumn]
 ) -> tuple[Int64s, dict[int, Problem]]:
     """Return the rows to render, and those that are refused whatever the template renders."""
-    valid = np.ones(len(dialogs[0]), np.bool_)
+    valid = np.ones(len(conversations[0]), np.bool_)
     empty, calling, unseen = ~valid, ~valid, ~valid
-    for dialog in dialogs:
-        valid &= dialog.valid
-        empty = empty | (dialog.ends == dialog.starts)
+    for conversation in conversations:
+        valid &= conversation.valid
+        empty = empty | (conversation.ends == conversation.starts)
         if "tool_calls" not in compiled.source:
-            calling = calling | dialog.with_tool_calls()
-        if dialog.images:
-            unseen = unseen | dialog.with_images(unseen=bool(compiled.image))
+            calling = calling | conversation.with_tool_calls()
+        if conversation.images:
+            unseen = unseen | conversation.with_images(unseen=bool(compiled.image))
     refused = dict.fromkeys(np.flatnonzero(valid & calling).tolist(), NO_TOOL_CALLS)
     refused.update(dict.fromkeys(np.flatnonzero(valid & unseen).tolist(), UNSEEN))
     refused.update(dict.fromkeys(np.flatnonzero(valid & empty).tolist(), NO_MESSAGE))
     return np.flatnonzero(valid & ~empty & ~calling & ~unseen), refused
 
 
-def _traceable(compiled: Compiled, dialogs: Sequence[DialogColumn]) -> Bools:
+def _traceable(compiled: Compiled, conversations: Sequence[ConversationColumn]) -> Bools:
     """Return which rows may be rendered by columns: those without parts or odd tool calls."""
-    refused = np.zeros(len(dialogs[0]), np.bool_)
+    refused = np.zeros(len(conversations[0]), np.bool_)
     if compiled.difference or not compiled.engine.traceable:
         return refused
-    for dialog in dialogs:
-        refused = refused | dialog.with_odd_calls() | dialog.with_parts()
+    for conversation in conversations:
+        refused = refused | conversation.with_odd_calls() | conversation.with_parts()
     return ~refused
 
 

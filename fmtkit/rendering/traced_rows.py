@@ -14,10 +14,10 @@ import numpy as np
 from fmtkit.core.buffers import Bools, Int64s
 from fmtkit.core.data_classes import dataclass
 from fmtkit.rendering.assembly import Assembly
-from fmtkit.rendering.batch_answers import Rows, Unknowns
+from fmtkit.rendering.batch_answers import BatchContents, Unknowns
 from fmtkit.rendering.content_parts import Forms, forms_of, image_text
+from fmtkit.rendering.conversation_columns import Batch, ConversationColumn, groups, signature
 from fmtkit.rendering.decision_tree import Tree, walk
-from fmtkit.rendering.dialog_columns import Batch, DialogColumn, groups, signature
 from fmtkit.rendering.render_plan import Engine, Outcome, Plan
 from fmtkit.rendering.reply_cut import Problem, cut_by_text
 from fmtkit.rendering.survival import (
@@ -32,7 +32,7 @@ from fmtkit.rendering.survival import (
     silenced,
     spoken,
 )
-from fmtkit.rendering.tracing import Fault, Leaf, Signature
+from fmtkit.rendering.tracing import Leaf, Refusal, Signature
 
 SAME_TOOLS = 8
 """Minimum number of rows with the same tools in a batch for which a trace of their own pays."""
@@ -74,9 +74,9 @@ class TracedRows:
     def __init__(self, plan: Plan, batch: Batch, training: Compiled | None) -> None:
         """Begin without text; `training` is another template for prompts that change."""
         self.plan, self.batch, self.training = plan, batch, training
-        self.dialogs = batch.dialogs
-        self.rows = Rows(batch.parts)
-        self.assembly = Assembly(self.rows, len(self.dialogs[0]), plan.columns)
+        self.conversations = batch.conversations
+        self.rows = BatchContents(batch.parts)
+        self.assembly = Assembly(self.rows, len(self.conversations[0]), plan.columns)
         self.problems: dict[int, Problem] = {}
         self.warnings: dict[str, list[int]] = defaultdict(list)
         self.fresh: list[int] = []
@@ -97,7 +97,7 @@ class TracedRows:
         return np.sort(np.concatenate([left[~same], still]))
 
     def _render(
-        self, compiled: Compiled, rows: Int64s, parts: Sequence[DialogColumn], *, strict: bool
+        self, compiled: Compiled, rows: Int64s, parts: Sequence[ConversationColumn], *, strict: bool
     ) -> Int64s:
         left = []
         for group in groups(parts, rows):
@@ -120,7 +120,7 @@ class TracedRows:
     def _take(self, leaf: Leaf | None, rows: Int64s, shapes: Signature, *, strict: bool) -> Int64s:
         """Give the rows of a leaf their texts; return those that get none here."""
         # Python's message of an error contains the real values, which a trace does not have.
-        if leaf is None or any(isinstance(o, Fault) and not o.raised for o in leaf.outputs):
+        if leaf is None or any(isinstance(o, Refusal) and not o.raised for o in leaf.outputs):
             return rows
         outcome = self.plan.finish(leaf.outputs)
         if outcome is None:
@@ -164,14 +164,14 @@ class TracedRows:
     def _survivors(self, text: str, unknowns: Unknowns, rows: Int64s, shapes: Signature) -> Int64s:
         """Refuse rows that lost their reply or all of their texts; note other lost contents."""
         found = find(text, unknowns)
-        for slot in spoken(shapes, range(1, len(self.dialogs))):
+        for slot in spoken(shapes, range(1, len(self.conversations))):
             if slot.key == "content":
                 rows = self._refuse_lost(absent(slot, found, self.rows, rows), rows, REPLY_LOST)
-        for number in range(len(self.dialogs)):
+        for number in range(len(self.conversations)):
             lost = silenced(spoken(shapes, [number]), found, self.rows, rows)
             rows = self._refuse_lost(lost, rows, ALL_LOST)
         dropped = np.zeros(len(rows), np.bool_)
-        for slot in spoken(shapes, range(len(self.dialogs))):
+        for slot in spoken(shapes, range(len(self.conversations))):
             gone = absent(slot, found, self.rows, rows)
             partial = incomplete(slot, found, unknowns, self.rows, rows)
             unthought = partial == THOUGHTLESS
@@ -180,8 +180,8 @@ class TracedRows:
             else:
                 dropped |= gone | (partial == INCOMPLETE)
             if unthought.any():
-                is_last = slot.dialog == len(self.dialogs) - 1 or slot.dialog > 0
-                is_last &= slot.message == len(shapes[slot.dialog]) - 1
+                is_last = slot.conversation == len(self.conversations) - 1 or slot.conversation > 0
+                is_last &= slot.message == len(shapes[slot.conversation]) - 1
                 self.unthought += [(row, is_last) for row in rows[unthought].tolist()]
         if dropped.any():
             self.warnings["content_dropped"] += rows[dropped].tolist()

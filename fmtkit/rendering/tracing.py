@@ -91,7 +91,7 @@ class View:
     `tools` says where in the signature the tools are.
     """
 
-    dialogs: tuple[int, ...]
+    conversations: tuple[int, ...]
     generation_prompt: bool = False
     tools: int | None = None
 
@@ -113,7 +113,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Refusal:
     """A template refused a conversation, in these words; `raised`: it did so on purpose."""
 
     message: str
@@ -126,7 +126,7 @@ class Leaf:
 
     unknowns: tuple[Unknown, ...]
     path: tuple[tuple[Question, bool], ...]
-    outputs: tuple[str | Fault, ...]
+    outputs: tuple[str | Refusal, ...]
 
 
 class Interpreter:
@@ -166,11 +166,11 @@ class Interpreter:
             raise Untraceable("a date whose format is a content")
         return self._now.strftime(format)
 
-    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+    def render(self, requests: Sequence[Request]) -> list[str | Refusal]:
         """Render conversations one by one."""
         return [self._render(request) for request in requests]
 
-    def _render(self, request: Request) -> str | Fault:
+    def _render(self, request: Request) -> str | Refusal:
         given = with_reasoning_aliases(request.messages)
         try:
             arguments = self._arguments(given, request.tools, request.generation_prompt)
@@ -197,9 +197,11 @@ class Interpreter:
 
     def _output(
         self, template: Template, view: View, trace: Trace, signature: Signature
-    ) -> str | Fault:
-        dialogs = (_symbols(trace, number, signature[number]) for number in view.dialogs)
-        messages = [message for dialog in dialogs for message in dialog]
+    ) -> str | Refusal:
+        conversations = (
+            _symbols(trace, number, signature[number]) for number in view.conversations
+        )
+        messages = [message for conversation in conversations for message in conversation]
         tools = None if view.tools is None else _tools(trace, view.tools, signature[view.tools])
         given = self._arguments(with_reasoning_aliases(messages), tools, view.generation_prompt)
         try:
@@ -244,27 +246,27 @@ def _run_on_symbols(template: Template, arguments: dict[str, Any], max_output: i
     return _encodable("".join(pieces))
 
 
-def _symbols(trace: Trace, dialog: int, shapes: tuple[Shape, ...]) -> list[dict[str, Any]]:
+def _symbols(trace: Trace, conversation: int, shapes: tuple[Shape, ...]) -> list[dict[str, Any]]:
     messages = []
     for number, shape in enumerate(shapes):
         message: dict[str, Any] = {"role": shape.role}
         for key in shape.keys:
-            message[key] = trace.derive(Slot(dialog, number, key))
+            message[key] = trace.derive(Slot(conversation, number, key))
         if shape.in_part:
             message["content"] = [text_part(message["content"])]
         if shape.calls is not None:
             calls = enumerate(shape.calls)
-            message["tool_calls"] = [_call(trace, dialog, number, *call) for call in calls]
+            message["tool_calls"] = [_call(trace, conversation, number, *call) for call in calls]
         messages.append(message)
     return messages
 
 
 def _call(
-    trace: Trace, dialog: int, message: int, number: int, call: tuple[tuple[str, str], ...]
+    trace: Trace, conversation: int, message: int, number: int, call: tuple[tuple[str, str], ...]
 ) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for path, kind in call:
-        value = _leaf(trace, Slot(dialog, message, call_key(number, path)), kind)
+        value = _leaf(trace, Slot(conversation, message, call_key(number, path)), kind)
         parent, _, key = path.rpartition(".")
         (made.setdefault(parent, {}) if parent else made)[key] = value
     return made
@@ -293,12 +295,12 @@ def _words(signature: Signature) -> list[str]:
     return [*(shape.role or "" for shape in said), *(word for words in calls for word in words)]
 
 
-def fault(error: BaseException) -> Fault:
+def fault(error: BaseException) -> Refusal:
     """Return the message of what a template raised."""
     said = error.message if isinstance(error, TemplateError) else str(error)
     message = plain(said or "")
     on_purpose = type(error) is TemplateError
-    return Fault(message if on_purpose else f"{type(error).__name__}: {message}", on_purpose)
+    return Refusal(message if on_purpose else f"{type(error).__name__}: {message}", on_purpose)
 
 
 def traceable(tree: nodes.Template, variables: Mapping[str, Any]) -> bool:

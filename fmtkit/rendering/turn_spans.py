@@ -38,8 +38,8 @@ def reply_spans(
     for place, message in enumerate(messages):
         if message["role"] != SPEAKER:
             continue
-        start = begun(template, messages[:place], tools, asks=True)
-        end = begun(template, messages[: place + 1], tools, asks=False)
+        start = render_beginning(template, messages[:place], tools, asks=True)
+        end = render_beginning(template, messages[: place + 1], tools, asks=False)
         found = _span(text, start, end, message, spans[-1][1] if spans else 0)
         if found is None:
             raise TemplateError(
@@ -64,7 +64,7 @@ def _span(
     return None
 
 
-def begun(
+def render_beginning(
     template: RowTemplate, messages: list[Message], tools: str | None, *, asks: bool
 ) -> str | None:
     """Write the beginning of a conversation; None if the template cannot render it by itself."""

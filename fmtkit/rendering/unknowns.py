@@ -36,7 +36,7 @@ TOOL = "tool"
 class Slot:
     """The text of one key of a message of a conversation; within tool calls the key is from `call_key`."""
 
-    dialog: int
+    conversation: int
     message: int
     key: str
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fmtkit.core.secret_keys import hidden
-from fmtkit.core.text_parts import Line, Part, written
+from fmtkit.core.text_parts import Line, Part, plain_text
 from fmtkit.running.progress_bar import may_be_terminal
 from fmtkit.running.report_text import finding_line, findings_parts, report_parts
 
@@ -71,7 +71,7 @@ def _summarize(parts: Sequence[Part]) -> None:
     if may_be_terminal():
         show(errors(), *map(_rich, parts))
         return
-    sys.stderr.write(written(parts))
+    sys.stderr.write(plain_text(parts))
 
 
 def _rich(part: Part) -> "RenderableType":

@@ -33,13 +33,13 @@ class PicturedRow:
 
 def title_of(row: Mapping[str, Any] | None) -> str:
     """Return what names a row in a list: the beginning of its last question."""
-    dialog = (
+    conversation = (
         (row or {}).get("prompt") or (row or {}).get("messages") or (row or {}).get("text") or ""
     )
-    if isinstance(dialog, str):
-        return _words(dialog)
-    asked = [m["content"] for m in dialog if m["role"] == "user" and m["content"]]
-    said = asked[-1] if asked else dialog[-1]["content"] or ""
+    if isinstance(conversation, str):
+        return _words(conversation)
+    asked = [m["content"] for m in conversation if m["role"] == "user" and m["content"]]
+    said = asked[-1] if asked else conversation[-1]["content"] or ""
     return _words(said.replace(IMAGE, " ")) or _words(bare(said))
 
 

@@ -26,7 +26,7 @@ from fmtkit.running.task_work import (
     hash_sources,
     ledger_of,
     limited_tasks,
-    named,
+    naming_lost_tasks,
     works_by_tasks,
 )
 from fmtkit.sources.made_source import MadeSource
@@ -36,7 +36,7 @@ from fmtkit.work.engines import Cluster, Threads
 from fmtkit.work.tasks import IN_PROCESS, Task
 from fmtkit.writing import destinations, journal, quarantine, sinks
 from fmtkit.writing.dataset_card import card_of
-from fmtkit.writing.destinations import Found
+from fmtkit.writing.destinations import EarlierRun
 from fmtkit.writing.folder_sink import FolderSink
 from fmtkit.writing.formats import compression_of
 from fmtkit.writing.journal import DATE
@@ -96,7 +96,7 @@ class ConversionRun:
         if self.is_folder:
             hash_sources([source for job in self.jobs for source in job.sources], self.options)
         fingerprint = self._fingerprint() if self.is_folder else {}
-        found = destinations.find(out, fingerprint) if self.options.resume else Found()
+        found = destinations.find(out, fingerprint) if self.options.resume else EarlierRun()
         if found.report is not None:
             # Job scripts always pass --resume: a finished run is not an error.
             if found.fingerprint is not None:
@@ -179,8 +179,8 @@ class ConversionRun:
                     done = self.finished_bytes + self.progress.bytes_of_sources()
                     self.watch(done, self._size, self.ledger)
 
-    def _point(self, task: int, *, ends_task: bool) -> sinks.Progress:
-        return sinks.Progress(
+    def _point(self, task: int, *, ends_task: bool) -> sinks.RunState:
+        return sinks.RunState(
             self.progress.next_block, self._state, self._metadata, task, ends_task
         )
 
@@ -213,7 +213,7 @@ class ConversionRun:
         engine, done = engine_of(self.options), self.sink.finished_tasks()
 
         def written(tasks: list[Task]) -> Generator[TaskRecord, None, None]:
-            return named(engine.map(work, iter(tasks)), self.job.sources)
+            return naming_lost_tasks(engine.map(work, iter(tasks)), self.job.sources)
 
         numbers = (task.number for task in tasks if task.number in done)
         left = [task for task in tasks if task.number not in done]

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from fmtkit.columns.documents import Untokenized
-from fmtkit.columns.kinds import DialogKind, Kind, ListKind
+from fmtkit.columns.kinds import ConversationKind, Kind, ListKind
 from fmtkit.columns.strict_kinds import Cell
 from fmtkit.columns.typed_kinds import may_carry
 from fmtkit.core.carried_code import CarriedCode, carried
@@ -470,7 +470,7 @@ def _as_target(
             raise OptionError("--allow-loss says what --to may leave out: give --to")
         return text
     if not isinstance(text, TextStage) or text.form == "tokens":
-        target_registry.named(to)
+        target_registry.targets_named(to)
         raise OptionError(f"--to {to} writes messages, not tokens; leave out what makes tokens")
     return TargetStage.of(text, to, table, canonical, settings.allow_loss)
 
@@ -479,7 +479,7 @@ def _as_joined(
     opened: Sequence[Source], name: typenames.TypeName, options: Mapping[str, Any]
 ) -> list[AnySource]:
     """Return the sources, with joined rows where a type reads several rows as one."""
-    first = None if name.function else registry.named(name.source)[0]
+    first = None if name.function else registry.converters_named(name.source)[0]
     if first is None or not first.rows_by:
         return list(opened)
     by = first.joins_by(options)
@@ -578,14 +578,14 @@ def _open_keys(
     """Return the open keys of the messages that are read, but for columns that are carried through too."""
     if _is_complete(converters[0], settings) or converters[0].rows_by:
         return OpenKeys()
-    dialogs = {
+    conversations = {
         path: kind
         for converter, options in zip(converters, resolved, strict=True)
         for name, kind in {**converter.columns, **options.kinds}.items()
-        if isinstance(kind, DialogKind)
+        if isinstance(kind, ConversationKind)
         and (path := options.mapping.get(name, converter.path(name))) not in settings.keep
     }
-    return open_keys_of(dialogs, _pooled(samples), samples)
+    return open_keys_of(conversations, _pooled(samples), samples)
 
 
 def _pooled(samples: Sequence[Sequence[Row]]) -> list[Row]:
@@ -874,4 +874,4 @@ def _without(function: Callable[..., Table], lacking: Iterable[str]) -> Callable
 def _narrow(kind: Kind) -> Kind:
     if isinstance(kind, ListKind):
         return replace(kind, item=_narrow(kind.item))
-    return replace(kind, wide=False) if isinstance(kind, DialogKind) else kind
+    return replace(kind, wide=False) if isinstance(kind, ConversationKind) else kind

@@ -8,7 +8,7 @@ from fmtkit.core.atomic import Written
 from fmtkit.core.codes import REASONS, WARNINGS, found_among
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.distributions import own_version
-from fmtkit.core.text_parts import written
+from fmtkit.core.text_parts import plain_text
 from fmtkit.running.ledger import TERMS, Ledger
 from fmtkit.running.pipeline import Progress
 from fmtkit.running.preparation import Job
@@ -57,7 +57,7 @@ class Report:
 
     def __str__(self) -> str:
         """Return what `fmtkit convert` prints."""
-        return written(report_parts(self.data, self.outputs)).rstrip()
+        return plain_text(report_parts(self.data, self.outputs)).rstrip()
 
     def __repr__(self) -> str:
         """Return the counts of rows: `print` shows the rest."""

@@ -99,7 +99,7 @@ def limited_tasks(job: Job) -> list[Task]:
         return tasks
     kept = []
     counts = engine_of(job.options).map(RowCount(job), iter(tasks))
-    with closing(named(counts, job.sources)) as counted:
+    with closing(naming_lost_tasks(counts, job.sources)) as counted:
         for task, rows in zip(tasks, counted, strict=False):
             kept.append(replace(task, rows=left) if rows >= left else task)
             left -= rows
@@ -161,7 +161,7 @@ def results_of_rows(
     """
     if works_by_tasks(job):
         mapped = engine_of(job.options).map(RowResults(job, encode), iter(limited_tasks(job)))
-        yield from named(mapped, job.sources)
+        yield from naming_lost_tasks(mapped, job.sources)
         return
     for source in job.sources:
         source.keep()
@@ -173,7 +173,9 @@ def _numbers(found: Iterable[int]) -> np.ndarray:
     return np.fromiter(found, dtype=np.uint64)
 
 
-def named(mapped: Iterator[T], sources: Sequence[AnySource]) -> Generator[T, None, None]:
+def naming_lost_tasks(
+    mapped: Iterator[T], sources: Sequence[AnySource]
+) -> Generator[T, None, None]:
     """Map over tasks; SourceError names the one that crashes its worker."""
     try:
         yield from mapped
@@ -227,7 +229,9 @@ def hash_sources(sources: Sequence[AnySource], options: SourceOptions) -> None:
             size += end - start
     tasks.append(HashTask(tuple(held)))
     digests: list[list[bytes]] = [[] for _ in files]
-    with closing(named(engine.map(RangeDigests(locations), iter(tasks)), files)) as found:
+    with closing(
+        naming_lost_tasks(engine.map(RangeDigests(locations), iter(tasks)), files)
+    ) as found:
         for task, made in zip(tasks, found, strict=True):
             for (index, _, _), digest in zip(task.ranges, made, strict=True):
                 digests[index].append(digest)

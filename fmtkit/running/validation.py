@@ -14,7 +14,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import NothingWrittenError
 from fmtkit.core.escaping import counted
 from fmtkit.core.tables import is_carried
-from fmtkit.core.text_parts import written
+from fmtkit.core.text_parts import plain_text
 from fmtkit.formats.table_schemas import row_schema
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.running.conversions import RowStream
@@ -29,7 +29,7 @@ from fmtkit.running.task_work import (
     ledger_of,
     limited,
     limited_tasks,
-    named,
+    naming_lost_tasks,
     works_by_tasks,
 )
 from fmtkit.work.engine_choice import engine_of
@@ -78,7 +78,7 @@ class Findings:
     def __str__(self) -> str:
         """Return what `fmtkit validate` prints."""
         bad = "".join(f"{finding_line(item)}\n" for item in self.items)
-        return (bad + written(findings_parts(self.as_dict()))).rstrip()
+        return (bad + plain_text(findings_parts(self.as_dict()))).rstrip()
 
     def __repr__(self) -> str:
         """Return how many rows are sound: `print` shows the findings."""
@@ -146,7 +146,7 @@ def _by_tasks(rows: RowStream, *, schema: bool) -> list[Finding]:
     job, items = rows.job, []
     tasks = limited_tasks(job)
     mapped = engine_of(job.options).map(CheckOfTask(job, schema), iter(tasks))
-    with closing(named(mapped, job.sources)) as checked:
+    with closing(naming_lost_tasks(mapped, job.sources)) as checked:
         for task, (counts, found) in zip(tasks, checked, strict=True):
             source = task.parts[0][0]
             # Only the first of its sources may have been started by the tasks before.

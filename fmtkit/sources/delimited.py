@@ -107,7 +107,7 @@ class Lines:
 
 
 @dataclass
-class Rows:
+class DelimitedRows:
     """The rows of one block while they are collected."""
 
     rows: list[dict[str, str | None]] = field(default_factory=list)
@@ -139,11 +139,11 @@ class Table:
 
     def blocks(self, raw: RawBytes, block_bytes: int = CSV_BLOCK_BYTES) -> Iterator[RowsBlock]:
         """Read the rows after the header."""
-        rows = Rows()
+        rows = DelimitedRows()
         while self._read_row(rows):
             if rows.size >= block_bytes:
                 yield rows.block(raw.count)
-                rows = Rows()
+                rows = DelimitedRows()
         if rows.size:
             yield rows.block(raw.count)
 
@@ -160,7 +160,7 @@ class Table:
             raise SourceError(f"{name}: the header names {twice[0]!r} twice; rename one of them")
         return header
 
-    def _read_row(self, rows: Rows) -> bool:
+    def _read_row(self, rows: DelimitedRows) -> bool:
         self._lines.begin_row()
         fault, cells = None, []
         try:

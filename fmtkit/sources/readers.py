@@ -30,7 +30,7 @@ from fmtkit.sources.kinds import Layout
 from fmtkit.sources.parts import Part, byte_parts, grouped, is_small
 from fmtkit.sources.plain_types import decoded_schema
 from fmtkit.sources.raw import PEEK_BYTES, Location, RawBytes, Readable
-from fmtkit.sources.temporary import room_for
+from fmtkit.sources.temporary import naming_full_disk
 
 LINED = ("lines", "lists")
 """Layouts with one record in each line."""
@@ -93,7 +93,7 @@ class FileReader:
     def _spooled(self) -> IO[bytes]:
         spool = tempfile.NamedTemporaryFile(prefix="fmtkit-")  # noqa: SIM115 - it lives as the location
         name = self.location.name
-        with self.location.bytes(hashed=True) as raw, room_for(f"the text of {name}"):
+        with self.location.bytes(hashed=True) as raw, naming_full_disk(f"the text of {name}"):
             text = self._text(raw)
             while data := text.read(PEEK_BYTES):
                 spool.write(data)

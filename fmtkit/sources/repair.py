@@ -33,7 +33,7 @@ LENIENT = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 
 @dataclass(frozen=True)
-class Fault:
+class Damage:
     """Where and why a record is not JSON."""
 
     at: int
@@ -43,7 +43,7 @@ class Fault:
 
 def is_damaged(text: Text) -> bool:
     """Return whether the first megabyte held cannot be the beginning of a JSON value."""
-    return isinstance(_read(text.held[:PEEK_BYTES], 0, ended=False), Fault)
+    return isinstance(_read(text.held[:PEEK_BYTES], 0, ended=False), Damage)
 
 
 def text_after_the_end(text: Text) -> Iterator[JsonBlock]:
@@ -55,7 +55,7 @@ def text_after_the_end(text: Text) -> Iterator[JsonBlock]:
     if fault is None:
         return
     records = Records(text.line)
-    _reject_to(text, records, None, Fault(0, "json_syntax", fault))
+    _reject_to(text, records, None, Damage(0, "json_syntax", fault))
     yield records.block(text.raw.count)
 
 
@@ -80,7 +80,7 @@ def blocks_with_care(
                 size = 2 * len(text.held)
                 continue
             message = f"the record is longer than the limit of {max_line_bytes} bytes"
-            care.fault = Fault(0, "line_too_long", message)
+            care.fault = Damage(0, "line_too_long", message)
         care.leave_behind()
         yield care.records.block(text.raw.count)
         if care.closed:
@@ -106,7 +106,7 @@ class Care:
     at: int = 0
     """The position of the reader."""
     closed: bool = False
-    fault: Fault | None = None
+    fault: Damage | None = None
     """What stopped reading: a record that is not JSON, after which no other begins in what is held."""
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Care:
         """Drop what was read, and reject what stopped reading, up to where it can resume."""
         self.text.drop(self.at + self.closed)
         if self.fault is not None:
-            fault = Fault(self.fault.at - self.at, self.fault.code, self.fault.message)
+            fault = Damage(self.fault.at - self.at, self.fault.code, self.fault.message)
             mark = None if self.text.nests_alike else self.text.next_element
             _reject_to(self.text, self.records, mark, fault)
             self.after_value = False
@@ -138,7 +138,7 @@ class Care:
             self._take_comma()
             return True
         end = _read(held, self.at, ended=self.text.ended)
-        if isinstance(end, Fault):
+        if isinstance(end, Damage):
             return self._begin_anew(end)
         if end is None:
             return False
@@ -159,7 +159,7 @@ class Care:
             self.records.reject("json_syntax", message, b",", self._line_here())
         self.at, self.after_value = self.at + 1, False
 
-    def _begin_anew(self, fault: Fault) -> bool:
+    def _begin_anew(self, fault: Damage) -> bool:
         held, mark = self.text.held, self.text.next_element
         end = _end_with_line_feeds(held, self.at, fault)
         if end is not None:
@@ -188,7 +188,7 @@ class Care:
         return self._line
 
 
-def _read(held: bytes, at: int, *, ended: bool) -> int | Fault | None:
+def _read(held: bytes, at: int, *, ended: bool) -> int | Damage | None:
     """Return where the value ends that begins at `at`, why it is none, or None: it is cut off."""
     size = WINDOW_BYTES
     while True:
@@ -197,21 +197,23 @@ def _read(held: bytes, at: int, *, ended: bool) -> int | Fault | None:
         if found is not None or is_last:
             break
         size *= 2
-    if isinstance(found, Fault):
-        return Fault(at + found.at, found.code, found.message)
+    if isinstance(found, Damage):
+        return Damage(at + found.at, found.code, found.message)
     return None if found is None else at + found
 
 
-def _read_window(window: bytes, decoder: json.JSONDecoder, *, is_whole: bool) -> int | Fault | None:
+def _read_window(
+    window: bytes, decoder: json.JSONDecoder, *, is_whole: bool
+) -> int | Damage | None:
     try:
         # One character for each byte, so that positions are the same; the parser decodes again.
         _, end = decoder.raw_decode(window.decode("latin-1"))
     except json.JSONDecodeError as error:
         if not is_whole and may_be_cut(error, len(window)):
             return None
-        return Fault(error.pos, "json_syntax", f"not JSON: {error.msg}")
+        return Damage(error.pos, "json_syntax", f"not JSON: {error.msg}")
     except RecursionError:
-        return Fault(_too_deep_at(window), "json_too_deep", "brackets are nested too deep")
+        return Damage(_too_deep_at(window), "json_too_deep", "brackets are nested too deep")
     return end if is_whole or end < len(window) else None
 
 
@@ -225,7 +227,7 @@ def _too_deep_at(window: bytes) -> int:
     return 1
 
 
-def _end_with_line_feeds(held: bytes, at: int, fault: Fault) -> int | None:
+def _end_with_line_feeds(held: bytes, at: int, fault: Damage) -> int | None:
     """Return where a value ends if raw control characters may be in strings, else None."""
     if "control character" not in fault.message:
         return None
@@ -238,7 +240,7 @@ def _end_with_line_feeds(held: bytes, at: int, fault: Fault) -> int | None:
         size *= 2
 
 
-def _reject_to(text: Text, records: Records, mark: bytes | None, fault: Fault) -> None:
+def _reject_to(text: Text, records: Records, mark: bytes | None, fault: Damage) -> None:
     """Reject what is held and what follows, up to a mark after the fault or to the end."""
     first, line, size = text.held[:RAW_BYTES], text.line, 0
     start = fault.at - len(mark or b"") + 1

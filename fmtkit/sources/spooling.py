@@ -12,7 +12,7 @@ import pyarrow as pa
 from fmtkit.core.data_classes import dataclass
 from fmtkit.sources.blocks import Block
 from fmtkit.sources.readers import Reader
-from fmtkit.sources.temporary import room_for
+from fmtkit.sources.temporary import naming_full_disk
 
 
 class BlockFile:
@@ -56,7 +56,7 @@ class BlockFile:
             # The iterator of blocks has failed: a second reader must not take that for the end.
             raise self._error
         try:
-            with room_for(self._what):
+            with naming_full_disk(self._what):
                 block = next(self._blocks, None)
                 if block is None:
                     return False

@@ -8,7 +8,7 @@ from fmtkit.core.errors import FmtkitError, WriteError
 
 
 @contextmanager
-def room_for(what: str) -> Iterator[None]:
+def naming_full_disk(what: str) -> Iterator[None]:
     """Turn an OSError about a temporary file into a WriteError that says what to do about it."""
     try:
         yield

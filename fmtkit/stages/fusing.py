@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from polars import Expr
 
 from fmtkit.columns.expansion import Several
-from fmtkit.columns.kinds import DialogKind, TextKind
+from fmtkit.columns.kinds import ConversationKind, TextKind
 from fmtkit.columns.strict_kinds import value_of
 from fmtkit.columns.text_layout import (
     LEFT,
@@ -40,7 +40,7 @@ from fmtkit.columns.turn_sources import Null, Rule, turns
 from fmtkit.core.buffers import Int64s, sample_of, values_of
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.message_keys import MESSAGE_KEYS
-from fmtkit.core.tables import DIALOG_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, carried
+from fmtkit.core.tables import CONVERSATION_COLUMNS, MESSAGE, TEXT_NAMES, WIDE_MESSAGE, carried
 from fmtkit.reading import clean_lines
 from fmtkit.reading.binding import Binding
 from fmtkit.reading.bound_column import BoundColumn
@@ -49,13 +49,13 @@ from fmtkit.reading.table_program import columns_of
 from fmtkit.rendering import tiers
 from fmtkit.rendering.batch_answers import Unknowns, trimmed_slot
 from fmtkit.rendering.content_parts import TEXTS
-from fmtkit.rendering.dialog_columns import Batch, dialog_column
+from fmtkit.rendering.conversation_columns import Batch, conversation_column
 from fmtkit.rendering.plain_rows import PlainRows
 from fmtkit.rendering.render_plan import Outcome, Plan
 from fmtkit.rendering.survival import find, spoken
 from fmtkit.rendering.text_columns import Trim
 from fmtkit.rendering.traced_rows import Compiled
-from fmtkit.rendering.tracing import Fault, Leaf, Signature
+from fmtkit.rendering.tracing import Leaf, Refusal, Signature
 from fmtkit.rendering.unknowns import ANY_SYMBOL, Question, symbolic
 from fmtkit.sources.blocks import Records, Row
 from fmtkit.stages.text_stage import SIDES, TextStage, rendered_of
@@ -104,7 +104,10 @@ class Fusion:
         if self.is_text:
             self.plan, self.names = rendered_of(self.columns)
         else:
-            self.plan, self.names = Plan(), tuple(n for n in self.columns if n in DIALOG_COLUMNS)
+            self.plan, self.names = (
+                Plan(),
+                tuple(n for n in self.columns if n in CONVERSATION_COLUMNS),
+            )
         self.tokens = tuple(tokens)
         self.paths: Paths | None = None
         self._known = 0
@@ -124,7 +127,7 @@ class Fusion:
             and clean_lines.can_make(self._rules)
             and self._held.keys() == {*held}
             and all(map(self._is_readable, self._held.values()))
-            and len({kind.wide for kind in self._dialogs} | {stage.wide}) == 1
+            and len({kind.wide for kind in self._conversations} | {stage.wide}) == 1
             and {*held}.isdisjoint(column.bound for column in self.columns.values())
             and (not self.is_text or self._is_traceable)
         )
@@ -148,15 +151,15 @@ class Fusion:
         return {column.name: column for column in self.binding.columns if column.name in held}
 
     @property
-    def _dialogs(self) -> list[DialogKind]:
+    def _conversations(self) -> list[ConversationKind]:
         kinds = [column.kind for column in self._held.values()]
-        return [kind for kind in kinds if isinstance(kind, DialogKind)]
+        return [kind for kind in kinds if isinstance(kind, ConversationKind)]
 
     @staticmethod
     def _is_readable(column: BoundColumn) -> bool:
         """Return whether the kernel makes turns of a column: of messages only where they may not be null."""
         return isinstance(column.kind, TextKind) or (
-            isinstance(column.kind, DialogKind) and column.required
+            isinstance(column.kind, ConversationKind) and column.required
         )
 
     @cached_property
@@ -190,7 +193,9 @@ class Fusion:
         sides = tuple(self.names.index(name) for name in SIDES if name in self.names)
         tools = self.columns.get("tools")
         layout = Layout(
-            dialogs=tuple(t for name in self.names if (t := self.columns[name].turns) is not None),
+            conversations=tuple(
+                t for name in self.names if (t := self.columns[name].turns) is not None
+            ),
             rules=tuple(dict.fromkeys(wider(rule) for rule in rules if not isinstance(rule, Null))),
             tokens=self.tokens,
             # Templates are traced without tools.
@@ -199,7 +204,7 @@ class Fusion:
             unlike=((sides[0], sides[1]),) if is_text and len(sides) == len(SIDES) else (),
         )
         kinds = {column.name: column.kind for column in self.binding.columns}
-        reads = any(isinstance(kinds.get(name), DialogKind) for name in layout.bound)
+        reads = any(isinstance(kinds.get(name), ConversationKind) for name in layout.bound)
         keys = tuple((key.name, key.form) for key in MESSAGE_KEYS)
         return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
@@ -289,7 +294,7 @@ class Fusion:
         keys = {"content", *(name for name, _ in self._rules.keys)}
         without_tools = ((parts[:-1], found) for parts, found in leaves.items() if not parts[-1])
         for signature, found in islice(without_tools, MOST_SHAPES):
-            messages = [shape for dialog in signature for shape in dialog]
+            messages = [shape for conversation in signature for shape in conversation]
             if len(messages) > MOST_TURNS or any(
                 shape.role not in roles
                 or shape.in_part
@@ -325,12 +330,12 @@ class Fusion:
             for place in sample.tolist()
         ]
         dtype = pa.list_(WIDE_MESSAGE if self._rules.keys else MESSAGE)
-        dialogs = [
-            dialog_column(values_of([turns(source, row) for row in values], dtype))
-            for source in self._rules.dialogs
+        conversations = [
+            conversation_column(values_of([turns(source, row) for row in values], dtype))
+            for source in self._rules.conversations
         ]
         engine = training.engine if training else None
-        plain = PlainRows(compiled.engine, self.plan, Batch(dialogs), engine)
+        plain = PlainRows(compiled.engine, self.plan, Batch(conversations), engine)
         for place, one in zip(sample.tolist(), plain.render(np.arange(len(sample))), strict=True):
             made = tuple(column[place].as_py() for column in fused)
             if not isinstance(one.outcome, Outcome) or one.outcome.texts != made:
@@ -345,18 +350,20 @@ class _ShapeMaking:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self.views: dict[View, int] = {}
-        sizes = [len(dialog) for dialog in signature]
+        sizes = [len(conversation) for conversation in signature]
         self.firsts = [sum(sizes[:number]) for number in range(len(sizes))]
 
     def shape(self, paths: Sequence[Path]) -> Shape:
         """Return the shape with these paths."""
-        roles = tuple(tuple(shape.role or "" for shape in dialog) for dialog in self.signature)
-        keys = tuple(tuple(s.keys[1:] for s in dialog) for dialog in self.signature)
+        roles = tuple(
+            tuple(shape.role or "" for shape in conversation) for conversation in self.signature
+        )
+        keys = tuple(tuple(s.keys[1:] for s in conversation) for conversation in self.signature)
         return Shape(roles, tuple(self.views), tuple(paths), keys)
 
     def paths(self, leaf: Leaf, plan: Plan) -> list[tuple[Path, Outcome]]:
         """Return the path of a leaf, if a layout can express it and it loses no content."""
-        if any(isinstance(output, Fault) for output in leaf.outputs):
+        if any(isinstance(output, Refusal) for output in leaf.outputs):
             return []
         outcome = plan.finish(leaf.outputs)
         if not isinstance(outcome, Outcome):
@@ -380,7 +387,7 @@ class _ShapeMaking:
         if not all(_is_ascii(trim) for trim in trims):
             return None
         sides: tuple[Trimmed, ...] = tuple((_SIDES[method], of) for method, of in trims)
-        view = View(self.firsts[slot.dialog] + slot.message, sides, slot.key)
+        view = View(self.firsts[slot.conversation] + slot.message, sides, slot.key)
         return self.views.setdefault(view, len(self.views))
 
     def _condition(self, asked: Question, is_so: bool, unknowns: Unknowns) -> Condition | None:

@@ -95,7 +95,7 @@ class ImageLoader:
             try:
                 found.append(self.load(image, fetched))
             except ImageError as error:
-                name = resolving.shown(image.path) if image.path else f"image {number}"
+                name = resolving.public_reference(image.path) if image.path else f"image {number}"
                 said = str(error)
                 return error if name in said else ImageError(f"{name}: {said}", error.code)
         return found
@@ -110,7 +110,7 @@ class ImageLoader:
         if isinstance(source, RemoteImage):
             found = fetched.get(source.url)
             if found is None:
-                shown = resolving.shown(source.url)
+                shown = resolving.public_reference(source.url)
                 raise ImageError(f"{shown} is a URL: --fetch-images fetches it", "image_missing")
             if isinstance(found, ImageError):
                 raise found

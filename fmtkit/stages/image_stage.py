@@ -13,7 +13,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import ImageError
 from fmtkit.core.image_columns import IMAGES, IMAGES_FIELD, StoredImage, images_array
 from fmtkit.core.message_keys import IMAGE, in_parts
-from fmtkit.core.tables import DIALOG_COLUMNS, is_carried
+from fmtkit.core.tables import CONVERSATION_COLUMNS, is_carried
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.stages.image_loading import ImageLoader
 from fmtkit.stages.image_places import Places, Problem
@@ -34,7 +34,7 @@ class Shown:
         """Return what `cuts` says by record, and the parts of each text of these rows that shows images."""
         found = dict(cuts)
         for name in self.table.schema.names:
-            if name not in DIALOG_COLUMNS:
+            if name not in CONVERSATION_COLUMNS:
                 continue
             flat = flatten(self.table.column(name))
             contents = keys_of(flat.messages)["content"]

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from polars import Expr
 
-from fmtkit.columns.shared_turns import distinct_dialogs
+from fmtkit.columns.shared_turns import distinct_conversations
 from fmtkit.core.buffers import Int64s
 from fmtkit.core.buffers import ends as ends_of
 from fmtkit.core.data_classes import dataclass
@@ -208,7 +208,7 @@ def pair_up(frame: pl.DataFrame, policy: str, seed: int = 0) -> Paired:
         )
     )
     replies = long.get_column("replies")
-    words = distinct_dialogs(replies)
+    words = distinct_conversations(replies)
     long = long.drop("replies").with_columns(words=pl.Series(words))
     name = policy.partition(":")[0]
     better, begins, ends = (
@@ -373,8 +373,8 @@ def _draws(pairs: pl.DataFrame, replies: pl.Series, seed: int) -> pl.Series:
     return pl.Series(draws, dtype=pl.Binary)
 
 
-def _reply_text(dialog: Expr) -> Expr:
-    return dialog.list.last().struct.field("content").fill_null("")
+def _reply_text(conversation: Expr) -> Expr:
+    return conversation.list.last().struct.field("content").fill_null("")
 
 
 def _first_of_each(pairs: pl.DataFrame, by: Expr) -> pl.DataFrame:

@@ -32,7 +32,9 @@ def without(turns: TurnTable) -> TurnTable:
     return turns.replaced(content=pl.col("content").str.replace_all(IMAGE, "", literal=True))
 
 
-def shown(target: Target, turns: TurnTable, images: pa.ChunkedArray, refuse: Refuse) -> TurnTable:
+def with_images_shown(
+    target: Target, turns: TurnTable, images: pa.ChunkedArray, refuse: Refuse
+) -> TurnTable:
     """Return conversations with their images as a target shows them; refuse rows that it cannot show."""
     if target.images == "stored":
         return turns

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fmtkit.columns import exports
 from fmtkit.columns.message_rules import is_empty
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.shared_turns import same_dialog
+from fmtkit.columns.shared_turns import same_conversation
 from fmtkit.columns.source_expressions import Steps
 from fmtkit.columns.strict_kinds import json_value
 from fmtkit.core import buffers
@@ -28,7 +28,7 @@ from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.message_keys import MESSAGE_KEYS, SYSTEM
 from fmtkit.core.pickling import PickledByFields
 from fmtkit.core.tables import (
-    DIALOG_COLUMNS,
+    CONVERSATION_COLUMNS,
     SPLIT_KEY,
     TEXT_NAMES,
     Completion,
@@ -38,7 +38,7 @@ from fmtkit.core.tables import (
     written_name,
 )
 from fmtkit.formats import target_registry
-from fmtkit.formats.target_registry import LOSSES, Rows, Target
+from fmtkit.formats.target_registry import LOSSES, Target, WrittenColumns
 from fmtkit.rendering.chat import ChatTemplate
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.canonical_json import canonical
@@ -109,8 +109,8 @@ class TargetStage(PickledByFields):
     @cached_property
     def is_wide(self) -> bool:
         """Return whether messages may hold more than a role and a content."""
-        dialogs = [f.type for f in self._own_fields if f.name in DIALOG_COLUMNS]
-        lists = [t.value_type for t in dialogs if pa.types.is_list(t)]
+        conversations = [f.type for f in self._own_fields if f.name in CONVERSATION_COLUMNS]
+        lists = [t.value_type for t in conversations if pa.types.is_list(t)]
         return any(pa.types.is_struct(t) and "tool_calls" in t.names for t in lists)
 
     @cached_property
@@ -127,14 +127,14 @@ class TargetStage(PickledByFields):
         return [_as_json(f) for f in self.canonical if is_carried(f.name)]
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> WrittenColumns:
         """Return what the target makes of its table's columns."""
         taken = self.target.takes
         present = {f.name for f in self._own_fields}
         present = {n for n in present - {IMAGES} if n not in LOSSES or n in self.target.holds}
         if taken is not self.table:
-            present = (present - {*DIALOG_COLUMNS}) | {
-                f.name for f in fields(taken) if f.name in DIALOG_COLUMNS
+            present = (present - {*CONVERSATION_COLUMNS}) | {
+                f.name for f in fields(taken) if f.name in CONVERSATION_COLUMNS
             }
         names = {
             name: TEXT_NAMES.get(name, name) if self.has_text else name
@@ -201,19 +201,19 @@ class TargetStage(PickledByFields):
     def _applied(self, table: pa.Table) -> "_Applied":
         rows = _Rows(self.target, self.allowed, table.num_rows)
         others = self._without_lost_columns(table, rows)
-        dialogs = {} if self.has_text else _dialogs(table, self._own_fields)
-        if dialogs:
-            dialogs = rows.adapt(dialogs, self.table)
-            dialogs = self._with_images(dialogs, table, rows)
+        conversations = {} if self.has_text else _conversations(table, self._own_fields)
+        if conversations:
+            conversations = rows.adapt(conversations, self.table)
+            conversations = self._with_images(conversations, table, rows)
         frame = pl.DataFrame(
             {
                 **{name: pl.from_arrow(column) for name, column in others.items()},
-                **{name: turns.column() for name, turns in dialogs.items()},
+                **{name: turns.column() for name, turns in conversations.items()},
                 "__row": np.arange(table.num_rows),
             }
         )
-        if rows.lost and {"chosen", "rejected"} <= dialogs.keys():
-            same = frame.select(same_dialog(pl.col("chosen"), pl.col("rejected"))).to_series()
+        if rows.lost and {"chosen", "rejected"} <= conversations.keys():
+            same = frame.select(same_conversation(pl.col("chosen"), pl.col("rejected"))).to_series()
             rows.refuse("content", same.to_numpy(), "a pair that is equal without what is lost")
         if rows.problems:
             frame = frame.filter(pl.Series(rows.sound))
@@ -230,15 +230,15 @@ class TargetStage(PickledByFields):
         return _Applied(made, places, sorted(found), +losses)
 
     def _with_images(
-        self, dialogs: Mapping[str, TurnTable], table: pa.Table, rows: "_Rows"
+        self, conversations: Mapping[str, TurnTable], table: pa.Table, rows: "_Rows"
     ) -> dict[str, TurnTable]:
         """Return conversations with their images as the target has them, or without."""
         if IMAGES not in self.canonical.names:
-            return dict(dialogs)
+            return dict(conversations)
         images = table.column(IMAGES)
         if not self.has_images:
             rows.lose(IMAGES, target_images.has_some(images))
-            found = {name: target_images.without(turns) for name, turns in dialogs.items()}
+            found = {name: target_images.without(turns) for name, turns in conversations.items()}
             for turns in found.values():
                 rows.refuse_blank(turns)
             return found
@@ -246,8 +246,8 @@ class TargetStage(PickledByFields):
             why = "images that are no files; --images paths writes them as such"
             rows.refuse(IMAGES, target_images.without_files(images), why)
         return {
-            name: target_images.shown(self.target, turns, images, rows.refuse)
-            for name, turns in dialogs.items()
+            name: target_images.with_images_shown(self.target, turns, images, rows.refuse)
+            for name, turns in conversations.items()
         }
 
     def _without_lost_columns(self, table: pa.Table, rows: "_Rows") -> dict[str, pa.ChunkedArray]:
@@ -259,7 +259,7 @@ class TargetStage(PickledByFields):
                 continue
             if entry.name in LOSSES and entry.name not in self.target.holds:
                 rows.lose(entry.name, _there(column), LOSSES[entry.name])
-            elif self.has_text or not _is_dialog(entry):
+            elif self.has_text or not _is_conversation(entry):
                 out[entry.name] = column
         for entry in [] if self.target.keeps else self._kept_fields:
             name = written_name(entry.name)
@@ -327,9 +327,11 @@ class _Rows:
         self.lost[name] = self.lost.get(name, np.zeros(self.count, np.bool_)) | rows
         return True
 
-    def adapt(self, dialogs: Mapping[str, TurnTable], table: type[Table]) -> dict[str, TurnTable]:
+    def adapt(
+        self, conversations: Mapping[str, TurnTable], table: type[Table]
+    ) -> dict[str, TurnTable]:
         """Return the conversations as the target's table has them, without what it does not hold."""
-        found = dict(dialogs)
+        found = dict(conversations)
         if table is Completion and self.target.takes is Conversation:
             found = {"messages": _whole(found["prompt"], found["completion"])}
         found = {name: self._without_calls(turns) for name, turns in found.items()}
@@ -495,7 +497,7 @@ def _bared(calls: str | None) -> str | None:
 
 def _is_text(schema: pa.Schema) -> bool:
     """Return whether the conversations of a table are text already."""
-    names = {*DIALOG_COLUMNS, *TEXT_NAMES.values()}
+    names = {*CONVERSATION_COLUMNS, *TEXT_NAMES.values()}
     return any(f.name in names and pa.types.is_string(f.type) for f in schema)
 
 
@@ -505,13 +507,13 @@ def _as_json(entry: pa.Field) -> pa.Field:
     return pa.field(entry.name, pa.json_() if is_json else entry.type)
 
 
-def _dialogs(table: pa.Table, own: Sequence[pa.Field]) -> dict[str, TurnTable]:
-    return {f.name: TurnTable.of(table.column(f.name)) for f in own if _is_dialog(f)}
+def _conversations(table: pa.Table, own: Sequence[pa.Field]) -> dict[str, TurnTable]:
+    return {f.name: TurnTable.of(table.column(f.name)) for f in own if _is_conversation(f)}
 
 
-def _is_dialog(entry: pa.Field) -> bool:
+def _is_conversation(entry: pa.Field) -> bool:
     return (
-        entry.name in DIALOG_COLUMNS
+        entry.name in CONVERSATION_COLUMNS
         and pa.types.is_list(entry.type)
         and pa.types.is_struct(entry.type.value_type)
     )
@@ -522,7 +524,9 @@ def _there(column: pa.ChunkedArray) -> Bools:
     return buffers.validity(buffers.whole(column))
 
 
-def _select(frame: pl.DataFrame, rows: Rows) -> tuple[pl.DataFrame, list[tuple[int, Problem]]]:
+def _select(
+    frame: pl.DataFrame, rows: WrittenColumns
+) -> tuple[pl.DataFrame, list[tuple[int, Problem]]]:
     """Compute the columns of the target and the problems of rows, which are left out."""
     columns = [column for column in rows.values() if column]
     problems = list({id(p): p for column in columns for p in column.problems}.values())

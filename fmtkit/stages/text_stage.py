@@ -16,7 +16,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.core.forks import refuse_lost_threads
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.tables import (
-    DIALOG_COLUMNS,
+    CONVERSATION_COLUMNS,
     STEP_SEPARATOR,
     TEXT_NAMES,
     Completion,
@@ -169,7 +169,7 @@ class TextStage:
             return pa.schema([*Tokens.schema(frozenset(), wide=False, text=False), *kept])
         if self.text_source or not self.is_text:
             return schema
-        return pa.schema(_text_schema(schema, dict.fromkeys(DIALOG_COLUMNS)))
+        return pa.schema(_text_schema(schema, dict.fromkeys(CONVERSATION_COLUMNS)))
 
     def apply(self, table: pa.Table, cuts: Mapping[int, Cuts] | None = None) -> Done:
         """Render a table of messages and apply the length limit; rows are identified by their index.
@@ -389,7 +389,7 @@ def _texts_of(done: Done) -> dict[str, pa.Array]:
     names = [
         n
         for n in done.table.schema.names
-        if n in (*DIALOG_COLUMNS, *TEXT_NAMES.values(), "completions")
+        if n in (*CONVERSATION_COLUMNS, *TEXT_NAMES.values(), "completions")
     ]
     names += [IMAGES] if has_images(done.table.schema) else []
     return {name: buffers.whole(done.table.column(name)) for name in names}
@@ -423,7 +423,9 @@ def _survivors(
         part = limit.part
         labels = texts.column("labels").to_pylist()
         return np.array([any(label != -100 for label in row[part]) for row in labels], dtype=bool)
-    names = [name for name in texts.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
+    names = [
+        name for name in texts.schema.names if name in (*CONVERSATION_COLUMNS, *TEXT_NAMES.values())
+    ]
     if "messages" in rows.schema.names and stage.template is not None:
         return _replies_left(texts.column("text"), limit, rows, stage.template)
     if "completions" in texts.schema.names:
@@ -439,18 +441,18 @@ def _replies_left(
     whole: pa.ChunkedArray, limit: "LengthLimit", rows: pa.Table, template: ChatTemplate
 ) -> np.ndarray:
     """Return for which conversations a reply that is trained on begins before the cut, or ends after it."""
-    dialogs = buffers.whole(rows.column("messages"))
+    conversations = buffers.whole(rows.column("messages"))
     trained = [
         [i for i, m in enumerate(d) if m["role"] == "assistant" and m.get("train") is not False]
-        for d in dialogs.to_pylist()
+        for d in conversations.to_pylist()
     ]
     at_end = limit.action == "truncate-end"
     parts = buffers.values_of(
         [
             d[: places[0] if at_end else places[-1] + 1] if places else []
-            for d, places in zip(dialogs.to_pylist(), trained, strict=True)
+            for d, places in zip(conversations.to_pylist(), trained, strict=True)
         ],
-        dialogs.type,
+        conversations.type,
     )
     tools = rows.column("tools") if "tools" in rows.schema.names else None
     made = chat.render(template, parts, add_generation_prompt=at_end, tools=tools)
@@ -464,7 +466,9 @@ def _replies_left(
 
 def _cut(done: Done, limit: "LengthLimit", rows: np.ndarray) -> Done:
     table, failures, lost = done.table, list(done.failures), []
-    names = [name for name in table.schema.names if name in (*DIALOG_COLUMNS, *TEXT_NAMES.values())]
+    names = [
+        name for name in table.schema.names if name in (*CONVERSATION_COLUMNS, *TEXT_NAMES.values())
+    ]
     values = {name: table.column(name).to_pylist() for name in names}
     for row in rows.tolist():
         cut = limit.cut({name: values[name][row] for name in names})
@@ -498,9 +502,9 @@ def _tokens(done: Done, table: pa.Table, stage: TextStage, cuts: Mapping[int, Cu
     assert stage.tokenizer_name is not None
     left = table.take(buffers.int64s(done.kept))
     is_reply = "completion" in left.schema.names
-    dialogs = _joined(left) if is_reply else buffers.whole(left.column("messages"))
+    conversations = _joined(left) if is_reply else buffers.whole(left.column("messages"))
     kept = {place: cuts[row] for place, row in enumerate(done.kept.tolist()) if row in cuts}
-    spanned, failed = find_spans(stage.template, dialogs, kept)
+    spanned, failed = find_spans(stage.template, conversations, kept)
     found = [(i, one) for i, one in enumerate(spanned) if one is not None and one.spans]
     trained = "last" if is_reply else "every"
     rows = token_rows(

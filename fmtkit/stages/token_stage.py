@@ -106,11 +106,11 @@ class TokenStage:
             return list(range(table.num_rows)), continuation_rows(before, after, self.tokenizer), []
         if self.template is None:
             raise OptionError("conversations need a chat template to become tokens")
-        dialogs = whole(table.column("messages")).cast(pa.list_(MESSAGE))
+        conversations = whole(table.column("messages")).cast(pa.list_(MESSAGE))
         if self.table is Answer:
             answers = table.column("answer").to_pylist()
-            return self._answers(self.template, dialogs, answers, cuts)
-        spanned, failed = find_spans(self.template, dialogs, cuts)
+            return self._answers(self.template, conversations, answers, cuts)
+        spanned, failed = find_spans(self.template, conversations, cuts)
         trained = table.column("trained").to_pylist()
         found = [(i, one) for i, one in enumerate(spanned) if one is not None]
         made = token_rows([one for _, one in found], [trained[i] for i, _ in found], self.tokenizer)

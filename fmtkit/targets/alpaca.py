@@ -3,11 +3,11 @@
 from fmtkit.columns.exports import question, system_text, text_of_reply
 from fmtkit.columns.problems import literal
 from fmtkit.core.tables import Completion, Preference, Unpaired
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 
 @target(reads="alpaca", holds=("system",), system="first")
-def completion(table: Completion) -> Rows:
+def completion(table: Completion) -> WrittenColumns:
     """https://huggingface.co/datasets/tatsu-lab/alpaca."""
     return {
         "instruction": question(table.prompt),
@@ -18,7 +18,7 @@ def completion(table: Completion) -> Rows:
 
 
 @target(reads="alpaca", holds=("system",), system="first")
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
     return {
         "instruction": question(table.prompt),
@@ -30,7 +30,7 @@ def preference(table: Preference) -> Rows:
 
 
 @target(reads="alpaca", holds=("system",), system="first")
-def unpaired(table: Unpaired) -> Rows:
+def unpaired(table: Unpaired) -> WrittenColumns:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
     return {
         "instruction": question(table.prompt),

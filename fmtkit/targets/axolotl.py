@@ -12,7 +12,7 @@ from fmtkit.columns.exports import (
 )
 from fmtkit.core.message_keys import MARKS
 from fmtkit.core.tables import Conversation, Preference
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 LINES = "datasets.yaml"
 
@@ -60,7 +60,7 @@ def part(image: str) -> dict[str, str]:
     calls="text",
     beside=datasets,
 )
-def chat(table: Conversation) -> Rows:
+def chat(table: Conversation) -> WrittenColumns:
     """https://docs.axolotl.ai/docs/dataset-formats/conversation.html."""
     return {
         "messages": messages(must_have_reply(table.messages), *KEYS, *sorted(MARKS)),
@@ -69,7 +69,7 @@ def chat(table: Conversation) -> Rows:
 
 
 @target(reads="chat_template.default", holds=("system", "turns"), beside=datasets)
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://docs.axolotl.ai/docs/rlhf.html#chat_template.default."""
     return {
         "messages": messages(must_end_with_prompt(table.prompt)),

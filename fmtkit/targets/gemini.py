@@ -16,13 +16,13 @@ from fmtkit.columns.exports import (
 )
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Conversation, Preference
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 NAMES = {"user": "user", "assistant": "model"}
 
 
 @target(reads="gemini", holds=("system", "turns"), system="first")
-def chat(table: Conversation) -> Rows:
+def chat(table: Conversation) -> WrittenColumns:
     """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-supervised-tuning-prepare."""
     return {
         "systemInstruction": _instruction(table.messages),
@@ -31,7 +31,7 @@ def chat(table: Conversation) -> Rows:
 
 
 @target(reads="gemini", holds=("system", "turns"), system="first")
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://cloud.google.com/vertex-ai/generative-ai/docs/models/gemini-preference-tuning-prepare."""
     sides = {1: only_item(_contents(must_be_one_message(table.chosen)))}
     sides |= {0: only_item(_contents(must_be_one_message(table.rejected)))}
@@ -46,8 +46,8 @@ def preference(table: Preference) -> Rows:
     }
 
 
-def _contents(dialog: Column) -> Column:
-    named = must_have_names(dialog, NAMES)
+def _contents(conversation: Column) -> Column:
+    named = must_have_names(conversation, NAMES)
     return each(named, {"role": role_name(NAMES), "parts": _parts(key("content"))})
 
 
@@ -55,7 +55,7 @@ def _parts(text: pl.Expr) -> pl.Expr:
     return pl.concat_list(pl.struct(text=text))
 
 
-def _instruction(dialog: Column) -> Column:
-    text = system_text(dialog).value
+def _instruction(conversation: Column) -> Column:
+    text = system_text(conversation).value
     made = pl.struct(role=pl.lit("system"), parts=_parts(text))
     return Column(pl.when(text.is_not_null()).then(made))

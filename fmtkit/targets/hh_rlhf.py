@@ -15,13 +15,13 @@ from fmtkit.columns.exports import (
 from fmtkit.columns.problems import Column
 from fmtkit.columns.transcripts import ASSISTANT, HUMAN
 from fmtkit.core.tables import Preference
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 MARKS = {"user": HUMAN, "assistant": ASSISTANT}
 
 
 @target(reads="hh_rlhf", holds=("turns",))
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://huggingface.co/datasets/Anthropic/hh-rlhf."""
     prompt = must_end_with_prompt(table.prompt)
     return {

@@ -12,7 +12,7 @@ from fmtkit.columns.exports import (
     whole,
 )
 from fmtkit.core.tables import Conversation, Preference, Unpaired
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 INFO = "dataset_info.json"
 
@@ -34,7 +34,7 @@ def dataset_info(name: str, rows: str, columns: tuple[str, ...]) -> tuple[str, s
     images="paths",
     beside=dataset_info,
 )
-def chat(table: Conversation) -> Rows:
+def chat(table: Conversation) -> WrittenColumns:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, ShareGPT format."""
     turns = alternating(must_have_reply(table.messages), ends_with_reply=True)
     return {"conversations": sharegpt(turns), "tools": table.tools}
@@ -46,7 +46,7 @@ def chat(table: Conversation) -> Rows:
     images="paths",
     beside=dataset_info,
 )
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, preference dataset."""
     return {
         "conversations": sharegpt(alternating(table.prompt, ends_with_reply=False)),
@@ -56,7 +56,7 @@ def preference(table: Preference) -> Rows:
 
 
 @target(reads="sharegpt", holds=("system", "turns", "images"), images="paths", beside=dataset_info)
-def unpaired(table: Unpaired) -> Rows:
+def unpaired(table: Unpaired) -> WrittenColumns:
     """https://github.com/hiyouga/LLaMA-Factory/blob/main/data/README.md, KTO dataset."""
     turns = whole(table.prompt, must_be_one_message(table.completion))
     return {

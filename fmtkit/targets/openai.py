@@ -2,7 +2,7 @@
 
 from fmtkit.columns.exports import must_have_reply, weighed
 from fmtkit.core.tables import Conversation
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 
 def part(image: str) -> dict[str, object]:
@@ -28,7 +28,7 @@ def part(image: str) -> dict[str, object]:
     images="parts",
     image_part=part,
 )
-def chat(table: Conversation) -> Rows:
+def chat(table: Conversation) -> WrittenColumns:
     """https://developers.openai.com/api/docs/guides/supervised-fine-tuning."""
     spoken = weighed(must_have_reply(table.messages), "name", "tool_calls", "tool_call_id")
     return {"messages": spoken, "tools": table.tools}

@@ -10,7 +10,7 @@ from fmtkit.columns.exports import (
 )
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Preference
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 KEYS = ("name", "tool_calls", "tool_call_id")
 
@@ -26,7 +26,7 @@ KEYS = ("name", "tool_calls", "tool_call_id")
     ),
     calls="text",
 )
-def preference(table: Preference) -> Rows:
+def preference(table: Preference) -> WrittenColumns:
     """https://developers.openai.com/api/docs/guides/direct-preference-optimization."""
     prompt = messages(must_end_with_prompt(table.prompt), *KEYS)
     given = [prompt.value.alias("messages")]

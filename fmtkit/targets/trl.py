@@ -5,7 +5,7 @@ from functools import partial
 from fmtkit.columns.exports import KEYS, messages
 from fmtkit.columns.problems import Column
 from fmtkit.core.tables import Completion, Conversation, Preference, Prompt, Stepwise, Unpaired
-from fmtkit.formats.target_registry import Rows, target
+from fmtkit.formats.target_registry import WrittenColumns, target
 
 held = partial(
     target,
@@ -37,18 +37,18 @@ held = partial(
 """Declare a target for TRL: all of its dataset types hold the same fields."""
 
 
-def _spoken(dialog: Column, *, wide: bool) -> Column:
-    return messages(dialog, *(KEYS if wide else ()))
+def _spoken(spoken: Column, *, wide: bool) -> Column:
+    return messages(spoken, *(KEYS if wide else ()))
 
 
 @held()
-def conversation(table: Conversation, *, wide: bool) -> Rows:
+def conversation(table: Conversation, *, wide: bool) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#language-modeling."""
     return {"messages": _spoken(table.messages, wide=wide), "tools": table.tools}
 
 
 @held()
-def completion(table: Completion, *, wide: bool) -> Rows:
+def completion(table: Completion, *, wide: bool) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
     return {
         "prompt": _spoken(table.prompt, wide=wide),
@@ -58,7 +58,7 @@ def completion(table: Completion, *, wide: bool) -> Rows:
 
 
 @held()
-def prompt(table: Prompt, *, wide: bool) -> Rows:
+def prompt(table: Prompt, *, wide: bool) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
     return {
         "prompt": _spoken(table.prompt, wide=wide),
@@ -68,7 +68,7 @@ def prompt(table: Prompt, *, wide: bool) -> Rows:
 
 
 @held()
-def preference(table: Preference, *, wide: bool) -> Rows:
+def preference(table: Preference, *, wide: bool) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#preference."""
     return {
         "prompt": _spoken(table.prompt, wide=wide),
@@ -80,7 +80,7 @@ def preference(table: Preference, *, wide: bool) -> Rows:
 
 
 @held()
-def unpaired(table: Unpaired, *, wide: bool) -> Rows:
+def unpaired(table: Unpaired, *, wide: bool) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#unpaired-preference."""
     return {
         "prompt": _spoken(table.prompt, wide=wide),
@@ -91,25 +91,25 @@ def unpaired(table: Unpaired, *, wide: bool) -> Rows:
 
 
 @held(text=True)
-def conversation_text(table: Conversation) -> Rows:
+def conversation_text(table: Conversation) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#language-modeling."""
     return {"text": table.messages}
 
 
 @held(text=True)
-def completion_text(table: Completion) -> Rows:
+def completion_text(table: Completion) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-completion."""
     return {"prompt": table.prompt, "completion": table.completion}
 
 
 @held(text=True)
-def prompt_text(table: Prompt) -> Rows:
+def prompt_text(table: Prompt) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#prompt-only."""
     return {"prompt": table.prompt, "answer": table.answer}
 
 
 @held(text=True)
-def preference_text(table: Preference) -> Rows:
+def preference_text(table: Preference) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#preference."""
     return {
         "prompt": table.prompt,
@@ -120,12 +120,12 @@ def preference_text(table: Preference) -> Rows:
 
 
 @held(text=True)
-def unpaired_text(table: Unpaired) -> Rows:
+def unpaired_text(table: Unpaired) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#unpaired-preference."""
     return {"prompt": table.prompt, "completion": table.completion, "label": table.label}
 
 
 @held(text=True)
-def stepwise(table: Stepwise) -> Rows:
+def stepwise(table: Stepwise) -> WrittenColumns:
     """https://huggingface.co/docs/trl/dataset_formats#stepwise-supervision."""
     return {"prompt": table.prompt, "completions": table.completions, "labels": table.labels}

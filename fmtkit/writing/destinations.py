@@ -21,7 +21,7 @@ from fmtkit.writing.sinks import FileSink, Sink
 
 
 @dataclass(frozen=True)
-class Found:
+class EarlierRun:
     """What an earlier run left of an output, for `--resume`."""
 
     report: Mapping[str, Any] | None = None
@@ -32,7 +32,7 @@ class Found:
     """Where a folder continues."""
 
 
-def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
+def find(out: Destination, fingerprint: Mapping[str, Any]) -> EarlierRun:
     """Find what a run with `--resume` need not repeat.
 
     Raises:
@@ -42,15 +42,15 @@ def find(out: Destination, fingerprint: Mapping[str, Any]) -> Found:
     path = out.path
     if out.format is not None:
         report = _report_of_file(out)
-        return Found(report, report["fingerprint"]) if report is not None else Found()
+        return EarlierRun(report, report["fingerprint"]) if report is not None else EarlierRun()
     if isinstance(path, ObjectPath):
         found = object_sinks.find_resumption(path, fingerprint)
         done = found is not None and found.is_complete
-        return Found(object_sinks.read_report(path)) if done else Found(point=found)
+        return EarlierRun(object_sinks.read_report(path)) if done else EarlierRun(point=found)
     point = folder_sink.find_resume(path, fingerprint)
     if point is not None and point.is_complete:
-        return Found(read_json(path / working_folder.REPORT))
-    return Found(point=point)
+        return EarlierRun(read_json(path / working_folder.REPORT))
+    return EarlierRun(point=point)
 
 
 def begun_at(outputs: Iterable[Destination]) -> datetime | None:

@@ -25,7 +25,7 @@ from fmtkit.writing.formats import Encoded
 from fmtkit.writing.journal import Checkpoint, Journal, JournalFile, Shard
 from fmtkit.writing.quarantine import QuarantineFile
 from fmtkit.writing.run_lock import RunLock
-from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.sinks import TRAIN, Closing, RowFile, RunState
 from fmtkit.writing.task_output import LocalPlace, TaskRecord
 from fmtkit.writing.working_folder import (
     MANIFEST,
@@ -139,7 +139,7 @@ class FolderSink:
         """Shards that no checkpoint names yet: the worker's name of each, and its final name."""
         self._adopted = 0
         """How many tasks no checkpoint names yet, and the state of the run after them."""
-        self._checkpoint_due: Progress | None = None
+        self._checkpoint_due: RunState | None = None
         self._waiting = 0.0
         self._quarantine = QuarantineFile(
             self._work.out / QUARANTINE, resume_at=self._journal.quarantine_bytes
@@ -176,7 +176,7 @@ class FolderSink:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
         self._quarantine.write(lines)
 
-    def end_block(self, progress: Progress) -> None:
+    def end_block(self, progress: RunState) -> None:
         """Make a checkpoint after a task, and if a shard is full."""
         if progress.ends_task or any(
             shard.file.size >= self._shard_bytes for shard in self._open.values()
@@ -184,7 +184,7 @@ class FolderSink:
             self._close_shards(progress.metadata())
             self._checkpoint(progress)
 
-    def _checkpoint(self, progress: Progress) -> None:
+    def _checkpoint(self, progress: RunState) -> None:
         """Write all shards since the previous checkpoint to the journal, and then move those of workers."""
         bad = self._quarantine.sync()
         sync_folder(self._work.out)
@@ -232,7 +232,7 @@ class FolderSink:
     def _made(self) -> LocalPlace:
         return self._work.place(self._journal.id)
 
-    def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
+    def adopt(self, record: TaskRecord, bad: bytes, progress: RunState) -> None:
         """Take over a worker's output of the next task; `bad` is counted from the start of its sources.
 
         Until a checkpoint names its shards, they stay with its record, from which a run resumes as well:

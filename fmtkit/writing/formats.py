@@ -282,7 +282,7 @@ def find(name: str) -> Format:
     Raises OptionError for a name that no format or more than one has, and DependencyError if its package
     cannot be used.
     """
-    point = plugins.named(GROUP, "format", name, shipped=name in _SHIPPED)
+    point = plugins.entry_point_named(GROUP, "format", name, shipped=name in _SHIPPED)
     if point is not None:
         return plugins.constant(point, "format", "FORMAT", Format, "name")
     if name not in _SHIPPED:

@@ -34,7 +34,7 @@ from fmtkit.core.urls import ObjectPath
 from fmtkit.writing import journal
 from fmtkit.writing.formats import Encoded
 from fmtkit.writing.object_store import Store
-from fmtkit.writing.sinks import TRAIN, Closing, Progress, RowFile
+from fmtkit.writing.sinks import TRAIN, Closing, RowFile, RunState
 from fmtkit.writing.task_output import ObjectPlace, TaskRecord, TaskShard, shard_name, tasks_in
 from fmtkit.writing.working_folder import MANIFEST, QUARANTINE, REPORT
 
@@ -205,7 +205,7 @@ class ObjectFolderSink:
         self._bad.write(lines)
         self._new_bad.write(lines)
 
-    def end_block(self, progress: Progress) -> None:
+    def end_block(self, progress: RunState) -> None:
         """Upload the shards, and the record of it, after a task and where one of them is large enough."""
         self._task = progress.task
         is_full = any(rows.file.size >= self._shard_bytes for rows in self._open.values())
@@ -241,7 +241,7 @@ class ObjectFolderSink:
             return None
         return record
 
-    def adopt(self, record: TaskRecord, bad: bytes, progress: Progress) -> None:
+    def adopt(self, record: TaskRecord, bad: bytes, progress: RunState) -> None:
         """Take over what a worker wrote of the next task; its record exists already. No request is made:
         workers check whether another run has claimed the folder, and so does `finish`.
         """
@@ -417,7 +417,7 @@ class ObjectFileSink:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
         self._bad.write(lines)
 
-    def end_block(self, progress: Progress) -> None:
+    def end_block(self, progress: RunState) -> None:
         """Remember nothing: a single file starts again."""
 
     def finish(self, closing: Closing) -> list[Written]:

@@ -39,7 +39,7 @@ class Closing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunState:
     """The state of a run after a block."""
 
     next_block: tuple[int, int]
@@ -79,7 +79,7 @@ class Sink(Protocol):
     def quarantine(self, lines: bytes) -> None:
         """Append lines made by `fmtkit.writing.quarantine.encode`."""
 
-    def end_block(self, progress: Progress) -> None:
+    def end_block(self, progress: RunState) -> None:
         """Note that all rows of a block are written: from here a killed run may be resumed."""
 
     def finish(self, closing: Closing) -> list[Written]:
@@ -175,7 +175,7 @@ class FileSink:
             self._rows.file.check()
         self._quarantine.write(lines)
 
-    def end_block(self, progress: Progress) -> None:
+    def end_block(self, progress: RunState) -> None:
         """Do nothing: a single file starts again."""
 
     def finish(self, closing: Closing) -> list[Written]:

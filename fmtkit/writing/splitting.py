@@ -21,7 +21,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.pickling import PickledByFields
-from fmtkit.core.tables import SPLIT_KEY, is_carried, written
+from fmtkit.core.tables import SPLIT_KEY, final_rows, is_carried
 from fmtkit.writing.common_schema import fitted
 from fmtkit.writing.formats import Encoded, Format, encode, find
 
@@ -223,5 +223,5 @@ class Encoding(PickledByFields):
         ]
 
     def _fitted(self, table: pa.Table) -> pa.Table:
-        rows = written(table)
+        rows = final_rows(table)
         return rows if rows.schema == self.schema else fitted(rows, self.schema)

@@ -11,7 +11,7 @@ Generate = Callable[[list[list[int]], int], tuple[list[list[int]], list[list[flo
 
 
 @dataclass
-class Dialog:
+class GrowingConversation:
     """A conversation as it grows; `mask` is 1 for generated tokens and 0 for inserted ones."""
 
     prompt: list[int]
@@ -39,7 +39,7 @@ class Dialog:
 
 
 @dataclass(frozen=True)
-class Rollout:
+class ConversationRollouts:
     """Rolls out batches of conversations."""
 
     generate: Generate
@@ -54,36 +54,40 @@ class Rollout:
 
     def run(
         self, prompts: list[list[int]], segments: list[list[list[int]]], group: int
-    ) -> list[Dialog]:
+    ) -> list[GrowingConversation]:
         """Roll out conversations; `segments` holds the ids before each further answer of each."""
-        dialogs = [Dialog(p, list(s)) for p, s in zip(prompts, segments, strict=True)]
-        self._extend(dialogs, dialogs, group)
+        conversations = [
+            GrowingConversation(p, list(s)) for p, s in zip(prompts, segments, strict=True)
+        ]
+        self._extend(conversations, conversations, group)
         for _ in range(self.rounds(max(len(s) for s in segments))):
-            going = [d for d in dialogs if self._takes_turn(d)]
+            going = [d for d in conversations if self._takes_turn(d)]
             if going or self.together:
-                self._extend(going, dialogs if self.together else going, 1)
-        return dialogs
+                self._extend(going, conversations if self.together else going, 1)
+        return conversations
 
-    def _takes_turn(self, dialog: Dialog) -> bool:
+    def _takes_turn(self, conversation: GrowingConversation) -> bool:
         """Insert the next turn if there is one and room for a token after it; else end the conversation."""
-        if not dialog.segments:
+        if not conversation.segments:
             return False
-        ended = bool(dialog.completion) and dialog.completion[-1] in self.ends
-        turn = ([] if ended else [self.eos]) + dialog.segments[0]
-        if len(dialog.completion) + len(turn) >= self.longest:
-            dialog.segments.clear()
+        ended = bool(conversation.completion) and conversation.completion[-1] in self.ends
+        turn = ([] if ended else [self.eos]) + conversation.segments[0]
+        if len(conversation.completion) + len(turn) >= self.longest:
+            conversation.segments.clear()
             return False
-        dialog.segments.pop(0)
-        dialog.insert(turn)
+        conversation.segments.pop(0)
+        conversation.insert(turn)
         return True
 
-    def _extend(self, going: list[Dialog], asked: list[Dialog], group: int) -> None:
+    def _extend(
+        self, going: list[GrowingConversation], asked: list[GrowingConversation], group: int
+    ) -> None:
         completions, logprobs = self.generate([d.prompt + d.completion for d in asked], group)
-        answering = {id(dialog) for dialog in going}
-        for i, dialog in enumerate(asked):
-            if id(dialog) in answering:
-                dialog.answer(completions[i], logprobs[i] if logprobs else None)
-                dialog.end(self.longest)
+        answering = {id(conversation) for conversation in going}
+        for i, conversation in enumerate(asked):
+            if id(conversation) in answering:
+                conversation.answer(completions[i], logprobs[i] if logprobs else None)
+                conversation.end(self.longest)
 
 
 def inserted_turns(remaining: Sequence[Message] | None) -> list[list[Message]]:
@@ -111,7 +115,7 @@ def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         [renderer.suffix_ids(turns) for turns in inserted_turns(row.get("remaining_turns"))]
         for row in rows
     ]
-    rollout = Rollout(
+    rollout = ConversationRollouts(
         generate=lambda ids, group: trainer._generate_single_turn(ids, None, {}, group),
         eos=trainer.processing_class.eos_token_id,
         ends=frozenset(trainer.eos_token_ids),
@@ -119,13 +123,13 @@ def roll_out_conversations(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         rounds=trainer.most_of_all_ranks,
         together=trainer.accelerator.num_processes > 1,
     )
-    dialogs = rollout.run(prompt_ids, segments, trainer.group_size)
+    conversations = rollout.run(prompt_ids, segments, trainer.group_size)
     first = trainer.settings.multi_turn_train == "first"
     return {
-        "prompt_ids": [d.prompt for d in dialogs],
-        "completion_ids": [d.completion for d in dialogs],
-        "logprobs": [d.logprobs for d in dialogs] if trainer.use_vllm else None,
-        "env_mask": [first_turn(d.mask) if first else d.mask for d in dialogs],
+        "prompt_ids": [d.prompt for d in conversations],
+        "completion_ids": [d.completion for d in conversations],
+        "logprobs": [d.logprobs for d in conversations] if trainer.use_vllm else None,
+        "env_mask": [first_turn(d.mask) if first else d.mask for d in conversations],
     }
 
 

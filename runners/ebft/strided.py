@@ -28,7 +28,7 @@ from .language_model import (
 from .settings import EbftSettings
 from .settings_plan import check_group
 from .strided_batch import StridedCollator, survey_rows
-from .strided_rollout import Rollout, mask_dtype, roll_out
+from .strided_rollout import SampledBlocks, mask_dtype, roll_out
 
 METRICS = (
     "ebft/rl_loss",
@@ -131,7 +131,7 @@ class StridedTrainer(Trainer):
                 stacklevel=3,
             )
 
-    def _logits(self, model: LanguageModel, document: Tensor, rollout: Rollout) -> Tensor:
+    def _logits(self, model: LanguageModel, document: Tensor, rollout: SampledBlocks) -> Tensor:
         layout = rollout.layout
         keep = layout.predictors()
         if self.settings.ce_coef:
@@ -151,7 +151,7 @@ class StridedTrainer(Trainer):
         logits: Tensor = output.logits
         return logits
 
-    def _loss(self, logits: Tensor, labels: Tensor, rollout: Rollout) -> Tensor:
+    def _loss(self, logits: Tensor, labels: Tensor, rollout: SampledBlocks) -> Tensor:
         settings, blocks = self.settings, rollout.blocks
         generated = logits[:, : blocks[0].numel()]
         log_probs = token_log_probs(generated, blocks.flatten(1), settings.temperature)

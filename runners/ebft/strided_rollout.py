@@ -16,7 +16,7 @@ from .settings import EbftSettings
 
 
 @dataclass(frozen=True)
-class Rollout:
+class SampledBlocks:
     """Sampled blocks and their advantages; `advantages` and `valid` have one value per block."""
 
     layout: BlockLayout
@@ -45,7 +45,7 @@ def roll_out(
     network: FeatureNetwork,
     batch: dict[str, Tensor],
     settings: EbftSettings,
-) -> Rollout:
+) -> SampledBlocks:
     """Sample N blocks at each anchor of the batch's documents and score them."""
     samples = settings.n_samples_per_prompt
     document, valid = batch["input_ids"], batch["valid"]
@@ -59,7 +59,7 @@ def roll_out(
     gains = advantages(rewarded.reward, settings.advantage_estimator) * valid[..., None]
     metrics = rollout_metrics(rewarded, gains, valid)
     flat = gains.transpose(1, 2).flatten(1)
-    return Rollout(layout, blocks, flat, valid.repeat(1, samples), metrics)
+    return SampledBlocks(layout, blocks, flat, valid.repeat(1, samples), metrics)
 
 
 def score_blocks(

@@ -7,7 +7,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.build import Parts, load_class, trainer_inputs
 from fmtkit.training.online.rewards import entries
-from fmtkit.training.online.rewards.loading import made
+from fmtkit.training.online.rewards.loading import load_entry
 from fmtkit.training.online.rollouts.loading import rollout_objects
 from fmtkit.training.planning.job import Job
 
@@ -39,5 +39,5 @@ def _function(entry: entries.Entry) -> Any:
             f"{entries.KEY}: {entry.label}: trl.backend: async takes functions; reward models are "
             "for trl.backend: sync"
         )
-    function, options = made(entry)
+    function, options = load_entry(entry)
     return partial(function, **options) if options else function

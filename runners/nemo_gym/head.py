@@ -21,7 +21,7 @@ _EVERYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104 - addresses in answers, not on
 
 
 @dataclass(frozen=True)
-class Server:
+class GymServer:
     """A server of a Gym; `name` is its key in the Gym's configuration."""
 
     name: str
@@ -33,7 +33,7 @@ class Server:
 class Directory:
     """The servers by name, and the resources server that each agent uses."""
 
-    servers: Mapping[str, Server] = field(default_factory=dict)
+    servers: Mapping[str, GymServer] = field(default_factory=dict)
     resources_of: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> list[str]:
@@ -67,7 +67,7 @@ def read_config(answer: object, url: str) -> Mapping[str, Any]:
     return value
 
 
-def _listed(url: str) -> dict[str, Server]:
+def _listed(url: str) -> dict[str, GymServer]:
     try:
         answer = http_client.get(f"{url}/server_instances", _TIMEOUT)
     except http_client.CallError as error:
@@ -79,18 +79,18 @@ def _listed(url: str) -> dict[str, Server]:
     return {server.name: server for server in servers if server is not None}
 
 
-def _server(entry: Mapping[str, Any]) -> Server | None:
+def _server(entry: Mapping[str, Any]) -> GymServer | None:
     name = entry.get("process_name") or entry.get("config_path") or entry.get("name")
     host, port = entry.get("host"), entry.get("port")
     if not name or port is None:
         return None
-    return Server(str(name), str(entry.get("server_type")), _url(host, port))
+    return GymServer(str(name), str(entry.get("server_type")), _url(host, port))
 
 
-def configured_servers(config: Mapping[str, Any]) -> dict[str, Server]:
+def configured_servers(config: Mapping[str, Any]) -> dict[str, GymServer]:
     """Return the servers of a Gym's configuration by their names, for a head server that lists none."""
     return {
-        name: Server(name, kind, _url(inner.get("host"), inner["port"]))
+        name: GymServer(name, kind, _url(inner.get("host"), inner["port"]))
         for name, kind, inner in _servers(config)
         if inner.get("port") is not None
     }
@@ -126,7 +126,7 @@ def _url(host: object, port: object) -> str:
     return f"http://{name}:{port}"
 
 
-def verifier(directory: Directory, server: str | None, agent: str | None) -> Server:
+def verifier(directory: Directory, server: str | None, agent: str | None) -> GymServer:
     """Return the resources server whose /verify scores a row; raise OptionError if there is none.
 
     A row that names only its agent is verified by the server that the agent uses.
@@ -145,7 +145,7 @@ def verifier(directory: Directory, server: str | None, agent: str | None) -> Ser
     return _known(directory, name, RESOURCES, "server_name" if server else "agent_ref")
 
 
-def agent_server(directory: Directory, server: str | None, agent: str | None) -> Server:
+def agent_server(directory: Directory, server: str | None, agent: str | None) -> GymServer:
     """Return the agent whose /run takes a row; raise OptionError if there is none, or several."""
     if agent is not None:
         return _known(directory, agent, AGENTS, "agent_ref")
@@ -170,7 +170,7 @@ def agent_server(directory: Directory, server: str | None, agent: str | None) ->
     )
 
 
-def _known(directory: Directory, name: str, kind: str, key: str) -> Server:
+def _known(directory: Directory, name: str, kind: str, key: str) -> GymServer:
     found = directory.servers.get(name)
     if found is not None and found.kind == kind:
         return found

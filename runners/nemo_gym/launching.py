@@ -11,7 +11,7 @@ from pathlib import Path
 from fmtkit.core import http_client
 from fmtkit.core.errors import DependencyError, OptionError
 from fmtkit.training.building import interrupts
-from fmtkit.training.online.conversations.own_process import interrupt, started, stop, tail
+from fmtkit.training.online.conversations.own_process import interrupt, start, stop, tail
 
 from . import head
 from .head import AGENTS, Directory
@@ -120,7 +120,7 @@ def _started(
     # A Ray cluster that is already running here has a different Python, and Ray would refuse to join it.
     quiet["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS", "local")
     folder = settings.folder if settings.folder.is_dir() else None
-    return started(command(settings, policy), log, {**os.environ, **quiet}, folder)
+    return start(command(settings, policy), log, {**os.environ, **quiet}, folder)
 
 
 def _wait(settings: GymSettings, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -116,7 +116,7 @@ def derive(plan: Plan) -> None:
         return
     _check_reward(rewards, multi_turn=settings.multi_turn)
     if settings.multi_turn:
-        _check_dialogs(config, plan.runner, out)
+        _check_conversations(config, plan.runner, out)
     _check_weights(config, rewards)
 
 
@@ -140,7 +140,7 @@ def _say_idle(config: Config, out: Arguments) -> None:
         out.notes.append(f"nemo_gym_enabled is not true: {', '.join(sorted(idle))} change nothing")
 
 
-def _check_dialogs(config: Config, chosen: Runner, out: Arguments) -> None:
+def _check_conversations(config: Config, chosen: Runner, out: Arguments) -> None:
     if "rollout_func" not in chosen.features:
         raise OptionError(
             f"nemo_gym_multi_turn: TRL's trainer for {chosen.method} samples by itself; conversations "

@@ -18,18 +18,18 @@ from fmtkit.training.online.conversations.tokenized_conversation import (
     MISMATCH,
     NOTHING,
     PER_HOST,
-    Dialog,
+    TokenizedConversation,
     columns,
 )
 from fmtkit.training.online.failed_samples import Timings
-from fmtkit.training.online.rewards.calls import shown
+from fmtkit.training.online.rewards.calls import excerpt
 
 from .bodies import row_of, run_body
 from .settings import KIND, NO_TOKENS, GymSettings
 from .verify import is_masked, reward_of
 
 
-class Rollout:
+class GymRollout:
     """TRL's rollout_func: conversations as tokens, with the reward and the turns of each as columns."""
 
     takes_rows = True
@@ -65,33 +65,35 @@ class Rollout:
         with ThreadPoolExecutor(PER_HOST) as threads:
             found = list(threads.map(lambda row: self._tried(row, sampling), rows))
         outcomes = [_outcome(one) for one in found]
-        seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
+        seconds, texts = [one.seconds for one in found], [excerpt(row["prompt"]) for row in rows]
         self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
-        dialogs = [
-            dialog or self._failed(row, trainer.chat_template_kwargs)
-            for row, (dialog, _, _) in zip(rows, outcomes, strict=True)
+        conversations = [
+            conversation or self._failed(row, trainer.chat_template_kwargs)
+            for row, (conversation, _, _) in zip(rows, outcomes, strict=True)
         ]
-        for dialog in dialogs:
-            dialog.cut(trainer.max_completion_length)
-        return columns(dialogs, outcomes, KIND)
+        for conversation in conversations:
+            conversation.cut(trainer.max_completion_length)
+        return columns(conversations, outcomes, KIND)
 
     def _tried(
         self, row: Mapping[str, Any], sampling: Mapping[str, float]
-    ) -> Tried[tuple[Dialog | None, float | None]]:
+    ) -> Tried[tuple[TokenizedConversation | None, float | None]]:
         """Return a conversation and its reward, or the reason of the failure."""
         url = self.url_of(row["nemo_gym_server"], row["nemo_gym_agent"])
         body = run_body(row_of(row["nemo_gym_row"]), sampling)
 
-        def once() -> tuple[Dialog | None, float | None]:
+        def once() -> tuple[TokenizedConversation | None, float | None]:
             answer = http_client.post(f"{url}/run", body, self.settings.run_timeout)
-            reward, dialog = reward_of(answer), reconstruct(_items(answer))
-            if is_masked(answer) and dialog is not None and not dialog.is_empty:
-                dialog.mask()
-            return dialog, reward
+            reward, conversation = reward_of(answer), reconstruct(_items(answer))
+            if is_masked(answer) and conversation is not None and not conversation.is_empty:
+                conversation.mask()
+            return conversation, reward
 
         return tried(once, self.retries)
 
-    def _failed(self, row: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Dialog:
+    def _failed(
+        self, row: Mapping[str, Any], variables: Mapping[str, Any] | None
+    ) -> TokenizedConversation:
         """Return a conversation without trained tokens: the prompt, and a masked end."""
         ids = self.tokenizer.apply_chat_template(
             row["prompt"],
@@ -100,23 +102,23 @@ class Rollout:
             return_dict=False,
             **(variables or {}),
         )
-        dialog = Dialog(prompt_ids=list(ids))
-        dialog.insert([self.tokenizer.eos_token_id])
-        return dialog
+        conversation = TokenizedConversation(prompt_ids=list(ids))
+        conversation.insert([self.tokenizer.eos_token_id])
+        return conversation
 
 
 def _outcome(
-    found: Tried[tuple[Dialog | None, float | None]],
-) -> tuple[Dialog | None, float | None, str]:
+    found: Tried[tuple[TokenizedConversation | None, float | None]],
+) -> tuple[TokenizedConversation | None, float | None, str]:
     """Return a conversation and its reward; None, None and the reason if it failed."""
     if found.value is None:
         return None, None, found.reason
-    dialog, reward = found.value
-    if dialog is None:
+    conversation, reward = found.value
+    if conversation is None:
         return None, None, NO_TOKENS
-    if dialog.is_empty and dialog.outcome != MASKED:
+    if conversation.is_empty and conversation.outcome != MASKED:
         return None, None, NOTHING
-    return dialog, reward, ""
+    return conversation, reward, ""
 
 
 def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -125,7 +127,7 @@ def _items(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [item for item in items or () if isinstance(item, Mapping)]
 
 
-def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
+def reconstruct(items: Sequence[Mapping[str, Any]]) -> TokenizedConversation | None:
     """Return the conversation of `response.output`; None if no item has the model's tokens.
 
     If the prompt of a turn does not begin with all tokens before it (a template that rewrites earlier turns),
@@ -134,19 +136,21 @@ def reconstruct(items: Sequence[Mapping[str, Any]]) -> Dialog | None:
     calls = [item for item in items if item.get("generation_token_ids") is not None]
     if not calls:
         return None
-    dialog = Dialog(prompt_ids=_ids(calls[0], "prompt_token_ids"))
-    if not dialog.prompt_ids:
+    conversation = TokenizedConversation(prompt_ids=_ids(calls[0], "prompt_token_ids"))
+    if not conversation.prompt_ids:
         raise CallError("the answer's first item has no prompt_token_ids")
     for number, call in enumerate(calls):
         read = _ids(call, "prompt_token_ids")
-        seen = dialog.prompt_ids + dialog.completion_ids
+        seen = conversation.prompt_ids + conversation.completion_ids
         if read[: len(seen)] != seen:
-            dialog.outcome = MISMATCH
+            conversation.outcome = MISMATCH
             break
         if number:
-            dialog.insert(read[len(seen) :])
-        dialog.generate(_ids(call, "generation_token_ids"), call.get("generation_log_probs") or ())
-    return dialog
+            conversation.insert(read[len(seen) :])
+        conversation.generate(
+            _ids(call, "generation_token_ids"), call.get("generation_log_probs") or ()
+        )
+    return conversation
 
 
 def _ids(item: Mapping[str, Any], name: str) -> list[int]:

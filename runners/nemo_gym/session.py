@@ -14,7 +14,7 @@ from fmtkit.training.vllm import rollout_settings as rollouts
 
 from . import head
 from .head import Directory
-from .rollout import Rollout
+from .rollout import GymRollout
 from .settings import ADVICE, KIND, NO_TOKENS, GymSettings, read_settings
 from .verify import Verify
 
@@ -42,7 +42,7 @@ def open_gym(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
     is_adapter = rollouts.read_settings(job.of_rollouts(), run=job.run).vllm_lora_sync
     policy = settings.policy_name(job.model, is_adapter=is_adapter)
     if settings.multi_turn:
-        rollout = Rollout(settings, agent_server, tokenizer, retries)
+        rollout = GymRollout(settings, agent_server, tokenizer, retries)
         reward = EnvReward(settings.max_turns, KIND, ADVICE, frozenset({NO_TOKENS}))
         return ExternalEnvironment(reward, rollout, policy)
     return ExternalEnvironment(Verify(settings, judge, retries), None, policy)
@@ -61,7 +61,7 @@ def find(settings: GymSettings) -> Directory:
 
 def check_rows(
     directory: Directory, settings: GymSettings, sources: Sequence[Source]
-) -> list[head.Server]:
+) -> list[head.GymServer]:
     """Return the servers that the rows need; raise OptionError unless each answers."""
     route = head.agent_server if settings.multi_turn else head.verifier
     files = [file for source in sources for file in source.files]

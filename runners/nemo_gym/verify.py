@@ -8,7 +8,7 @@ from fmtkit.core import http_client
 from fmtkit.training.online.conversations.failures import Tried, stop_if_none_answered, tried
 from fmtkit.training.online.conversations.tokenized_conversation import LEFT_OUT
 from fmtkit.training.online.failed_samples import Failures
-from fmtkit.training.online.rewards.calls import shown
+from fmtkit.training.online.rewards.calls import excerpt
 
 from .bodies import row_of, seed_body, verify_body
 from .settings import ADVICE, KIND, VERIFY, GymSettings
@@ -75,7 +75,7 @@ class Verify:
             KIND,
             [one.seconds for one in found],
             self.settings.verify_timeout,
-            [f"completion {shown(one)}" for one in completions],
+            [f"completion {excerpt(one)}" for one in completions],
         )
 
     def _judged(

@@ -209,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-class Server(ThreadingHTTPServer):
+class BridgeServer(ThreadingHTTPServer):
     """A server with a queue long enough for the episodes of a batch."""
 
     daemon_threads = True
@@ -221,7 +221,7 @@ async def serve(environment: "LegacyEnvironment | V1Environment", address: Path)
     async with environment.serving():
         loop = asyncio.get_running_loop()
         bound = type("Bound", (Handler,), {"environment": environment, "loop": loop})
-        server = Server(("127.0.0.1", 0), bound)
+        server = BridgeServer(("127.0.0.1", 0), bound)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         part = address.with_suffix(".part")
         part.write_text(f"http://127.0.0.1:{server.server_port}", encoding="utf-8")

@@ -18,7 +18,11 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fmtkit.training.online.conversations.tokenized_conversation import CUT, MISMATCH, Dialog
+from fmtkit.training.online.conversations.tokenized_conversation import (
+    CUT,
+    MISMATCH,
+    TokenizedConversation,
+)
 
 Sampled = tuple[list[int], list[float] | None]
 Sample = Callable[[list[int], int], Sampled]
@@ -41,7 +45,7 @@ class Conversation:
 
     limit: int
     sample: Sample
-    dialog: Dialog | None = None
+    tokens: TokenizedConversation | None = None
     history: list[tuple[str, str, str]] = field(default_factory=list)
     fault: str = ""
     """Why the environment cannot be served, which ends the run."""
@@ -51,7 +55,7 @@ class Conversation:
     @property
     def follows(self) -> bool:
         """Return whether new requests still extend the recorded sequence."""
-        return self.dialog is None or self.dialog.outcome != MISMATCH
+        return self.tokens is None or self.tokens.outcome != MISMATCH
 
 
 class Wording:
@@ -258,12 +262,12 @@ class Endpoint:
     def _answered(self, conversation: Conversation, body: Mapping[str, Any]) -> dict[str, Any]:
         messages, tools = body["messages"], body.get("tools")
         prompt = self._read(conversation, messages, tools)
-        dialog = conversation.dialog
-        assert dialog is not None
-        room = conversation.limit - len(dialog.completion_ids)
+        tokens = conversation.tokens
+        assert tokens is not None
+        room = conversation.limit - len(tokens.completion_ids)
         if room <= 0:
             if conversation.follows:
-                dialog.outcome = CUT
+                tokens.outcome = CUT
             raise RefusedError(
                 400,
                 f"This model's maximum context length is {len(prompt) + room} tokens",
@@ -275,7 +279,7 @@ class Endpoint:
             raise RefusedError(410, "this conversation has ended")
         message = self.wording.message(prompt, ids, tools)
         if conversation.follows:
-            dialog.generate(ids, logprobs or ())
+            tokens.generate(ids, logprobs or ())
             conversation.history = [*map(comparable, messages), comparable(message)]
         ended = ids[-1] == self.wording.tokenizer.eos_token_id
         calls = "tool_calls" in message
@@ -298,10 +302,10 @@ class Endpoint:
         self, conversation: Conversation, messages: Sequence[Mapping[str, Any]], tools: Any
     ) -> list[int]:
         """Return what the model reads, and add what is new of it to the conversation."""
-        dialog = conversation.dialog
-        if dialog is None:
+        tokens = conversation.tokens
+        if tokens is None:
             ids = self.wording.prompt(messages, tools)
-            conversation.dialog = Dialog(prompt_ids=ids)
+            conversation.tokens = TokenizedConversation(prompt_ids=ids)
             return list(ids)
         count = len(conversation.history)
         goes_on = (
@@ -309,15 +313,15 @@ class Endpoint:
         )
         if not conversation.follows or not goes_on:
             # A different sequence from the one that is trained on: answered, and left out.
-            dialog.outcome = MISMATCH
+            tokens.outcome = MISMATCH
             return self.wording.prompt(messages, tools)
-        before = dialog.prompt_ids + dialog.completion_ids
+        before = tokens.prompt_ids + tokens.completion_ids
         try:
             more = self.wording.more(messages[count:], before[-1])
         except RefusedError as error:
             conversation.fault = str(error)
             raise
-        dialog.insert(more)
+        tokens.insert(more)
         return before + more
 
 

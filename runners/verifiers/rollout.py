@@ -17,12 +17,12 @@ from fmtkit.training.online.conversations.naming import POLICY
 from fmtkit.training.online.conversations.tokenized_conversation import (
     NOTHING,
     PER_HOST,
-    Dialog,
+    TokenizedConversation,
     columns,
 )
 from fmtkit.training.online.failed_samples import Timings
 from fmtkit.training.online.rewards import read_options
-from fmtkit.training.online.rewards.calls import shown
+from fmtkit.training.online.rewards.calls import excerpt
 from fmtkit.training.online.rollouts.contract import RolloutError
 from fmtkit.training.planning.job import Job
 from fmtkit.training.vllm import rollout_settings as rollouts
@@ -53,7 +53,7 @@ def open_environment(job: Job, tokenizer: Any) -> ExternalEnvironment | None:
     is_adapter = rollouts.read_settings(job.of_rollouts(), run=job.run).vllm_lora_sync
     model = POLICY if is_adapter else job.model
     retries = read_options(job.section("rl")).retries
-    rollout = Rollout(settings, file.read_text(encoding="utf-8"), tokenizer, model, retries)
+    rollout = EpisodeRollout(settings, file.read_text(encoding="utf-8"), tokenizer, model, retries)
     rollout.asks_server = asks_server(job.trainer)
     return ExternalEnvironment(EnvReward(None, KIND, ADVICE), rollout, model)
 
@@ -97,7 +97,7 @@ class Episode:
         self._end(self._url)
 
 
-class Rollout:
+class EpisodeRollout:
     """Runs an episode for each row; only the model's turns are trained on."""
 
     takes_rows = True
@@ -154,9 +154,9 @@ class Rollout:
             self._outcome(row, episode.conversation, one)
             for row, episode, one in zip(rows, episodes, found, strict=True)
         ]
-        seconds, texts = [one.seconds for one in found], [shown(row["prompt"]) for row in rows]
+        seconds, texts = [one.seconds for one in found], [excerpt(row["prompt"]) for row in rows]
         self.timings.add(KIND, seconds, self.settings.run_timeout, texts)
-        out = columns([dialog for dialog, _, _ in outcomes], outcomes, KIND)
+        out = columns([tokens for tokens, _, _ in outcomes], outcomes, KIND)
         # Nothing corrects for the sampler where it is the model that trains.
         return out if trainer.use_vllm else {**out, "logprobs": None}
 
@@ -187,15 +187,17 @@ class Rollout:
 
     def _outcome(
         self, row: Mapping[str, Any], found: Conversation, judged: Tried[float]
-    ) -> tuple[Dialog, float | None, str]:
+    ) -> tuple[TokenizedConversation, float | None, str]:
         """Return a conversation, its reward, and the reason if it cannot be trained on."""
         reward, reason = judged.value, judged.reason
-        dialog = found.dialog or Dialog(prompt_ids=self.wording.prompt(row["prompt"]))
-        if not reason and dialog.is_empty:
+        tokens = found.tokens or TokenizedConversation(
+            prompt_ids=self.wording.prompt(row["prompt"])
+        )
+        if not reason and tokens.is_empty:
             reward, reason = None, NOTHING
-        if not dialog.completion_ids:
-            dialog.insert([self.wording.tokenizer.eos_token_id])
+        if not tokens.completion_ids:
+            tokens.insert([self.wording.tokenizer.eos_token_id])
         if reason:
-            dialog.mask()
-        dialog.cut(found.limit)
-        return dialog, reward, reason
+            tokens.mask()
+        tokens.cut(found.limit)
+        return tokens, reward, reason

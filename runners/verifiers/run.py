@@ -13,7 +13,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.building import interrupts
 from fmtkit.training.config.user_objects import places_of
 from fmtkit.training.online.conversations.environment import ExternalEnvironment
-from fmtkit.training.online.conversations.own_process import interrupt, started, stop, tail
+from fmtkit.training.online.conversations.own_process import interrupt, start, stop, tail
 from fmtkit.training.planning.job import Job
 from fmtkit.training.planning.run_plan import Plan
 
@@ -90,7 +90,7 @@ def _started(words: list[str], run: Path) -> "subprocess.Popen[bytes]":
     ours = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     near = ",".join(filter(None, (ours.get("NO_PROXY"), "127.0.0.1,localhost")))
     more = {"NO_PROXY": near, "no_proxy": near, "PYTHONUNBUFFERED": "1"}
-    return started(words, run / LOG, {**ours, **more})
+    return start(words, run / LOG, {**ours, **more})
 
 
 def _wait(settings: VerifiersSettings, process: "subprocess.Popen[bytes]", run: Path) -> None:

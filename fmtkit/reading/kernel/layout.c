@@ -31,8 +31,8 @@ static int tell_slots(Layout *layout, PyObject *slots, PyObject *silent, int col
     layout->column_count = columns;
     layout->slots = zeros((size_t)columns, sizeof(int));
     if (layout->slot_count < 0 || silent_count < 0 || !layout->slots) return 0;
-    layout->is_dialog = zeros((size_t)layout->slot_count, sizeof(int));
-    if (!layout->is_dialog) return 0;
+    layout->is_conversation = zeros((size_t)layout->slot_count, sizeof(int));
+    if (!layout->is_conversation) return 0;
     for (int i = 0; i < columns; i++) layout->slots[i] = SLOT_NONE;
     for (int i = 0; i < silent_count; i++) {
         int column = number_of(item(silent, i), 0, columns);
@@ -42,8 +42,8 @@ static int tell_slots(Layout *layout, PyObject *slots, PyObject *silent, int col
     for (int i = 0; i < layout->slot_count; i++) {
         PyObject *told = item(slots, i);
         int column = number_of(item(told, 0), 0, columns);
-        layout->is_dialog[i] = number_of(item(told, 1), 0, 2);
-        if (column < 0 || layout->is_dialog[i] < 0) return 0;
+        layout->is_conversation[i] = number_of(item(told, 1), 0, 2);
+        if (column < 0 || layout->is_conversation[i] < 0) return 0;
         layout->slots[column] = i;
     }
     return 1;
@@ -78,10 +78,10 @@ static int tell_bits(Layout *layout, PyObject *told) {
     return 1;
 }
 
-/* How many letters and slots each kind needs at least, whether its slots are those of dialogs, and whether
-   it is of slots alone: it takes no dialogs that were made before it. */
+/* How many letters and slots each kind needs at least, whether its slots are those of conversations, and whether
+   it is of slots alone: it takes no conversations that were made before it. */
 typedef struct {
-    int roles, slots, is_dialog, takes_no_steps;
+    int roles, slots, is_conversation, takes_no_steps;
 } Need;
 
 static const Need MAKE_NEEDS[MAKES] = {
@@ -106,7 +106,7 @@ static int tell_step(const Layout *layout, Step *step, PyObject *told, const Nee
     if (!text_of(roles, &step->roles) || !(step->slots = zeros((size_t)count, sizeof(int)))) return 0;
     for (; step->slot_count < count; step->slot_count++) {
         int slot = number_of(item(slots, step->slot_count), 0, layout->slot_count);
-        if (slot < 0 || layout->is_dialog[slot] != need.is_dialog) return 0;
+        if (slot < 0 || layout->is_conversation[slot] != need.is_conversation) return 0;
         step->slots[step->slot_count] = slot;
     }
     for (size_t i = 0; i < step->roles.size; i++)
@@ -120,7 +120,7 @@ static int tell_steps(Layout *layout, PyObject *steps, PyObject *rules) {
     int step_count = length(steps), rule_count = length(rules);
     if (step_count < 0 || rule_count < 0) return 0;
     if (step_count > MOST_TALKS) {
-        PyErr_SetString(PyExc_ValueError, "a layout of too many dialogs");
+        PyErr_SetString(PyExc_ValueError, "a layout of too many conversations");
         return 0;
     }
     layout->steps = zeros((size_t)step_count, sizeof(Step));
@@ -224,7 +224,7 @@ static int tell_piece(Piece *piece, PyObject *told, int views) {
 
 static int tell_path(Layout *layout, Path *path, PyObject *told, int views) {
     PyObject *conditions = item(told, 0), *texts = item(told, 1);
-    int count = length(conditions), outputs = layout->dialog_count;
+    int count = length(conditions), outputs = layout->conversation_count;
     if (count < 0 || length(texts) != outputs) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a path that makes other texts");
         return 0;
@@ -276,7 +276,7 @@ static int tell_shape(Layout *layout, Shape *shape, PyObject *told) {
 static int turns_of(Text key, unsigned *there) {
     int turns = 0;
     for (size_t i = 0; i < key.size; i++) {
-        if (key.bytes[i] == DIALOG_END) continue;
+        if (key.bytes[i] == CONVERSATION_END) continue;
         if (turns == MOST_TURNS || key.size - i <= THERE_CHARACTERS) return -1;
         unsigned held = 0;
         for (int j = 0; j < THERE_CHARACTERS; j++) {
@@ -333,8 +333,8 @@ static Text named(const char *name) {
 }
 
 /* Messages as the canonical tables hold them. */
-static int tell_messages(Layout *layout, Field *dialog, PyObject *keys) {
-    Field *message = field_of(layout, dialog, 's', named("item"), 2 + MOST_MESSAGE_KEYS);
+static int tell_messages(Layout *layout, Field *conversation, PyObject *keys) {
+    Field *message = field_of(layout, conversation, 's', named("item"), 2 + MOST_MESSAGE_KEYS);
     if (!message || !field_of(layout, message, 'u', named("role"), 0) ||
         !field_of(layout, message, 'u', named("content"), 0))
         return 0;
@@ -352,8 +352,8 @@ static int tell_messages(Layout *layout, Field *dialog, PyObject *keys) {
 static int tell_outputs(Layout *layout, PyObject *keys) {
     layout->key_count = length(keys);
     if (layout->key_count < 0) return 0;
-    if (layout->key_count > MOST_MESSAGE_KEYS || layout->dialog_count > MOST_DIALOGS) {
-        PyErr_SetString(PyExc_ValueError, "a layout of too many keys, or dialogs");
+    if (layout->key_count > MOST_MESSAGE_KEYS || layout->conversation_count > MOST_CONVERSATIONS) {
+        PyErr_SetString(PyExc_ValueError, "a layout of too many keys, or conversations");
         return 0;
     }
     for (int i = 0; i < layout->key_count; i++) {
@@ -361,9 +361,9 @@ static int tell_outputs(Layout *layout, PyObject *keys) {
         if (is_flag < 0) return 0;
         layout->key_types[i] = is_flag ? 'b' : 'u';
     }
-    Field *root = layout->root = field_of(layout, NULL, 's', named(""), MOST_DIALOGS);
+    Field *root = layout->root = field_of(layout, NULL, 's', named(""), MOST_CONVERSATIONS);
     if (!root) return 0;
-    for (int i = 0; i < layout->dialog_count; i++) {
+    for (int i = 0; i < layout->conversation_count; i++) {
         char name[2] = {(char)('0' + i), 0};
         Field *made = field_of(layout, root, layout->messages ? 'm' : 'u', named(name), 1);
         if (!made || (layout->messages && !tell_messages(layout, made, keys))) return 0;
@@ -372,11 +372,11 @@ static int tell_outputs(Layout *layout, PyObject *keys) {
 }
 
 Layout *layout_of(PyObject *told) {
-    PyObject *slots, *silent, *roles, *keys, *bits, *steps, *rules, *dialogs, *unlike, *tokens, *shapes;
+    PyObject *slots, *silent, *roles, *keys, *bits, *steps, *rules, *conversations, *unlike, *tokens, *shapes;
     int columns, messages;
     long long most;
     if (!PyArg_ParseTuple(told, "iOOOOOOOOiOOLO", &columns, &slots, &silent, &roles, &keys, &bits,
-                          &steps, &rules, &dialogs, &messages, &unlike, &tokens, &most, &shapes))
+                          &steps, &rules, &conversations, &messages, &unlike, &tokens, &most, &shapes))
         return NULL;
     if (columns < 0 || columns > 1 << 20 || most < 0 || most > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "a layout of numbers that cannot be");
@@ -388,10 +388,10 @@ Layout *layout_of(PyObject *told) {
     layout->messages = messages != 0;
     if (tell_slots(layout, slots, silent, columns) && tell_roles(layout, roles) &&
         tell_steps(layout, steps, rules) &&
-        tell_numbers(&layout->dialogs, &layout->dialog_count, dialogs, layout->step_count) &&
+        tell_numbers(&layout->conversations, &layout->conversation_count, conversations, layout->step_count) &&
         tell_outputs(layout, keys) && tell_bits(layout, bits) &&
         tell_pairs(&layout->unlike, &layout->unlike_count, unlike,
-                   layout->messages ? 0 : layout->dialog_count) &&
+                   layout->messages ? 0 : layout->conversation_count) &&
         tell_tokens(layout, tokens) && tell_shapes(layout, shapes) && !PyErr_Occurred())
         return layout;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a layout that contradicts itself");
@@ -405,8 +405,8 @@ int layout_fits(const Layout *layout, const Spec *spec) {
         const Node *node = spec->columns[i].node;
         int slot = layout->slots[i];
         if (slot < 0) continue;
-        if (node->kind != (layout->is_dialog[slot] ? NODE_DIALOG : NODE_TEXT)) return 0;
-        if (!layout->is_dialog[slot]) continue;
+        if (node->kind != (layout->is_conversation[slot] ? NODE_CONVERSATION : NODE_TEXT)) return 0;
+        if (!layout->is_conversation[slot]) continue;
         if (node->key_count != layout->key_count) return 0;
         for (int j = 0; j < node->key_count; j++)
             if ((node->keys[j].form == KEY_FLAG) != (layout->key_types[j] == 'b')) return 0;
@@ -446,10 +446,10 @@ void free_layout(Layout *layout) {
     free_steps(layout->rules, layout->rule_count);
     for (int i = 0; i < layout->token_count; i++) free((void *)layout->tokens[i].bytes);
     for (int i = 0; layout->shapes && i < layout->keys.count; i++)
-        free_shape(&layout->shapes[i], layout->dialog_count);
+        free_shape(&layout->shapes[i], layout->conversation_count);
     free(layout->slots);
-    free(layout->is_dialog);
-    free(layout->dialogs);
+    free(layout->is_conversation);
+    free(layout->conversations);
     free(layout->unlike);
     free(layout->tokens);
     free(layout->shapes);
@@ -590,7 +590,7 @@ static Text last_text(const Column *column, Mark before) {
 }
 
 static int put_texts(const Layout *layout, Laid *laid, const Path *path, const Text *views) {
-    Mark marks[MOST_DIALOGS];
+    Mark marks[MOST_CONVERSATIONS];
     int room = make_room(layout, laid, path, views);
     laid->out_of_memory |= room < 0;
     if (room <= 0) return 0;
@@ -614,13 +614,13 @@ static int put_texts(const Layout *layout, Laid *laid, const Path *path, const T
     return 1;
 }
 
-/* The key of the shape of some dialogs, and their turns; 0 where they are too many. */
+/* The key of the shape of some conversations, and their turns; 0 where they are too many. */
 static size_t key_of(const Layout *layout, const Line *line, const Talk *talks, const Turn **turns,
                      uint8_t *key) {
     int count = 0;
     size_t size = 0;
-    for (int i = 0; i < layout->dialog_count; i++) {
-        const Talk *talk = &talks[layout->dialogs[i]];
+    for (int i = 0; i < layout->conversation_count; i++) {
+        const Talk *talk = &talks[layout->conversations[i]];
         for (int j = 0; j < talk->count; j++) {
             if (count == MOST_TURNS) return 0;
             const Turn *turn = &line->turns[talk->turns[j]];
@@ -631,7 +631,7 @@ static size_t key_of(const Layout *layout, const Line *line, const Talk *talks, 
             for (int k = 0; k < THERE_CHARACTERS; k++, held >>= THERE_BITS)
                 key[size++] = (uint8_t)(THERE_BASE + (held & ((1u << THERE_BITS) - 1)));
         }
-        key[size++] = DIALOG_END;
+        key[size++] = CONVERSATION_END;
     }
     return size;
 }
@@ -640,7 +640,7 @@ static size_t key_of(const Layout *layout, const Line *line, const Talk *talks, 
 static int put_rendered(const Layout *layout, const Line *line, const Talk *talks, Laid *laid) {
     const Turn *turns[MOST_TURNS];
     Text views[MOST_VIEWS];
-    uint8_t bytes[(1 + THERE_CHARACTERS) * MOST_TURNS + MOST_DIALOGS];
+    uint8_t bytes[(1 + THERE_CHARACTERS) * MOST_TURNS + MOST_CONVERSATIONS];
     size_t size = key_of(layout, line, talks, turns, bytes);
     Text key = {bytes, size};
     int found = size ? find_name(&layout->keys, key) : -1;
@@ -681,7 +681,7 @@ static int put_turn(const Layout *layout, Laid *laid, const Field *message, cons
     return put_valid(&columns[message->column], 1);
 }
 
-/* Whether a column of a dialog would be too long with these turns. */
+/* Whether a column of a conversation would be too long with these turns. */
 static int is_full(const Layout *layout, const Line *line, const Talk *talk, const Column *columns,
                    const Field *message) {
     size_t more = 0;
@@ -698,17 +698,17 @@ static int is_full(const Layout *layout, const Line *line, const Talk *talk, con
 
 static int put_messages(const Layout *layout, const Line *line, const Talk *talks, Laid *laid) {
     Column *columns = laid->columns;
-    for (int i = 0; i < layout->dialog_count; i++)
-        if (is_full(layout, line, &talks[layout->dialogs[i]], columns,
+    for (int i = 0; i < layout->conversation_count; i++)
+        if (is_full(layout, line, &talks[layout->conversations[i]], columns,
                     layout->root->children[i]->children[0]))
             return 0;
-    for (int i = 0; i < layout->dialog_count; i++) {
-        const Talk *talk = &talks[layout->dialogs[i]];
-        const Field *dialog = layout->root->children[i], *message = dialog->children[0];
+    for (int i = 0; i < layout->conversation_count; i++) {
+        const Talk *talk = &talks[layout->conversations[i]];
+        const Field *conversation = layout->root->children[i], *message = conversation->children[0];
         int done = 1;
         for (int j = 0; done && j < talk->count; j++)
             done = put_turn(layout, laid, message, &line->turns[talk->turns[j]]);
-        if (!done || !put_end(&columns[dialog->column], columns[message->column].count, 1)) {
+        if (!done || !put_end(&columns[conversation->column], columns[message->column].count, 1)) {
             laid->out_of_memory = 1;
             return 0;
         }
@@ -719,8 +719,8 @@ static int put_messages(const Layout *layout, const Line *line, const Talk *talk
 
 /* Whether a content that is written holds a control token. */
 static int has_tokens(const Layout *layout, const Line *line, const Talk *talks) {
-    for (int i = 0; layout->token_count && i < layout->dialog_count; i++) {
-        const Talk *talk = &talks[layout->dialogs[i]];
+    for (int i = 0; layout->token_count && i < layout->conversation_count; i++) {
+        const Talk *talk = &talks[layout->conversations[i]];
         for (int j = 0; j < talk->count; j++) {
             const Turn *turn = &line->turns[talk->turns[j]];
             if (turn->there & HAS_CONTENT && holds_token(layout, turn->said[0])) return 1;

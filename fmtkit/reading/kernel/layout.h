@@ -11,10 +11,10 @@
 #include "spec.h"
 #include "turns.h"
 
-#define MOST_DIALOGS 8
+#define MOST_CONVERSATIONS 8
 
-_Static_assert(MOST_ROLES < DIALOG_END && DIALOG_END < 128, "a letter is a character of ASCII");
-_Static_assert(THERE_BASE + (1 << THERE_BITS) <= DIALOG_END, "what a turn has ends no dialog");
+_Static_assert(MOST_ROLES < CONVERSATION_END && CONVERSATION_END < 128, "a letter is a character of ASCII");
+_Static_assert(THERE_BASE + (1 << THERE_BITS) <= CONVERSATION_END, "what a turn has ends no conversation");
 _Static_assert(MOST_MESSAGE_KEYS <= THERE_BITS * THERE_CHARACTERS, "a bit for each key");
 
 typedef struct {
@@ -69,7 +69,7 @@ typedef struct {
 
 typedef struct {
     int slot_count;
-    int *is_dialog;   /* of each slot: its column holds messages; else a text */
+    int *is_conversation;   /* of each slot: its column holds messages; else a text */
     int column_count; /* of the spec */
     int *slots;       /* column of the spec -> slot, or one of those above */
     Names roles;      /* the letter of a role is its place, from 1 on */
@@ -80,19 +80,19 @@ typedef struct {
     Step *steps;
     int rule_count;
     Step *rules;
-    int dialog_count;
-    int *dialogs; /* the steps whose dialogs are written */
+    int conversation_count;
+    int *conversations; /* the steps whose conversations are written */
     int messages; /* as messages; else as texts */
     int unlike_count;
     Pair *unlike; /* texts that may not be equal */
     int token_count;
     Text *tokens; /* none of them empty, sorted by their first bytes */
     size_t most;  /* bytes of a column of texts */
-    Names keys;   /* of the shapes: of each turn its letter and keys, and what ends a dialog */
+    Names keys;   /* of the shapes: of each turn its letter and keys, and what ends a conversation */
     Shape *shapes;
     int path_count;
     int arrow_columns;
-    Field *root; /* a struct with a field for each dialog */
+    Field *root; /* a struct with a field for each conversation */
 } Layout;
 
 typedef struct {

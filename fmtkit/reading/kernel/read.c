@@ -296,7 +296,7 @@ static int fill_record(Reader *reader, const Node *node) {
     return memory(reader, put_valid(column_of(reader, node->field), 1));
 }
 
-/* Dialogs */
+/* Conversations */
 
 #define MOST_NAMES 512
 
@@ -552,7 +552,7 @@ static int read_messages(Reader *reader, const Node *node, Slot *slot) {
     return found;
 }
 
-static int read_dialog(Reader *reader, const Node *node, Slot *slot) {
+static int read_conversation(Reader *reader, const Node *node, Slot *slot) {
     Message own, *message = &own;
     uint8_t first = next_byte(reader);
     if (first == '[') return node->takes_messages && read_messages(reader, node, slot);
@@ -563,8 +563,8 @@ static int read_dialog(Reader *reader, const Node *node, Slot *slot) {
     return take_message(reader, node, held, message, slot);
 }
 
-static int fill_dialog(Reader *reader, const Node *node) {
-    int done = read_dialog(reader, node, NULL);
+static int fill_conversation(Reader *reader, const Node *node) {
+    int done = read_conversation(reader, node, NULL);
     int64_t end = column_of(reader, message_field(node))->count;
     return done && memory(reader, put_end(column_of(reader, node->field), end, 1));
 }
@@ -623,7 +623,7 @@ static int fill(Reader *reader, const Node *node) {
     case NODE_TOOLS: return fill_tools(reader, node);
     case NODE_LIST: return fill_list(reader, node);
     case NODE_RECORD: return fill_record(reader, node);
-    case NODE_DIALOG: return fill_dialog(reader, node);
+    case NODE_CONVERSATION: return fill_conversation(reader, node);
     default: return fill_texts(reader, node);
     }
 }
@@ -657,7 +657,7 @@ static int read_slot(Reader *reader, const Node *node, Slot *slot) {
     slot->line = reader->line;
     slot->span.first = reader->message_count;
     slot->span.count = 0;
-    if (node->kind == NODE_DIALOG) return read_dialog(reader, node, slot);
+    if (node->kind == NODE_CONVERSATION) return read_conversation(reader, node, slot);
     return hold(reader, &slot->text);
 }
 
@@ -856,7 +856,7 @@ static int begin_layout(Reader *reader, const Layout *layout, Laid *laid) {
         return 0;
     for (int i = 0; i < layout->column_count; i++) {
         int slot = layout->slots[i];
-        if (slot < 0 || !layout->is_dialog[slot] || reader->letters[slot]) continue;
+        if (slot < 0 || !layout->is_conversation[slot] || reader->letters[slot]) continue;
         if (!(reader->letters[slot] = letters_of(layout, reader->spec->columns[i].node))) return 0;
     }
     return begin_laid(layout, laid);

@@ -190,7 +190,7 @@ static int tell_keys(Making *making, Node *node, PyObject *keys, Field *message)
     return 1;
 }
 
-static int tell_dialog(Making *making, Node *node, PyObject *told) {
+static int tell_conversation(Making *making, Node *node, PyObject *told) {
     PyObject *forms, *role, *content, *speaker, *roles, *silent, *keys, *refused, *call_role;
     const char *kind;
     if (!PyArg_ParseTuple(told, "sO!UUUO!O!O!O!O", &kind, &PyTuple_Type, &forms, &role, &content,
@@ -258,7 +258,7 @@ static const struct {
 } KINDS[] = {
     {"text", NODE_TEXT, 'U'},     {"bool", NODE_BOOL, 'b'},     {"int", NODE_INT, 'l'},
     {"double", NODE_DOUBLE, 'g'}, {"raw", NODE_RAW, 'U'},       {"tools", NODE_TOOLS, 'U'},
-    {"list", NODE_LIST, 'L'},     {"record", NODE_RECORD, 's'}, {"dialog", NODE_DIALOG, 'L'},
+    {"list", NODE_LIST, 'L'},     {"record", NODE_RECORD, 's'}, {"conversation", NODE_CONVERSATION, 'L'},
     {"texts", NODE_TEXTS, 'L'},
 };
 
@@ -271,7 +271,7 @@ static int tell(Making *making, Node *node, PyObject *told) {
         PyObject *fields = PyTuple_GetItem(told, 1);
         return fields && tell_record(making, node, fields);
     }
-    case NODE_DIALOG: return tell_dialog(making, node, told);
+    case NODE_CONVERSATION: return tell_conversation(making, node, told);
     case NODE_TEXTS: return tell_texts(making, node, told);
     default: return 1;
     }
@@ -280,7 +280,7 @@ static int tell(Making *making, Node *node, PyObject *told) {
 #define MOST_NESTED_NODES 50
 
 static int children_of(NodeKind kind, PyObject *told) {
-    if (kind != NODE_RECORD) return kind == NODE_LIST || kind == NODE_DIALOG || kind == NODE_TEXTS;
+    if (kind != NODE_RECORD) return kind == NODE_LIST || kind == NODE_CONVERSATION || kind == NODE_TEXTS;
     PyObject *fields = PyTuple_GetItem(told, 1);
     return fields ? (int)PyTuple_Size(fields) : -1;
 }

@@ -9,7 +9,7 @@
 typedef struct Node Node;
 
 typedef enum { NODE_TEXT, NODE_BOOL, NODE_INT, NODE_DOUBLE, NODE_RAW, NODE_TOOLS, NODE_LIST,
-               NODE_RECORD, NODE_DIALOG, NODE_TEXTS } NodeKind;
+               NODE_RECORD, NODE_CONVERSATION, NODE_TEXTS } NodeKind;
 
 /* What a message has beside role and content. */
 typedef enum { KEY_TEXT, KEY_FLAG, KEY_CALLS } KeyForm;
@@ -33,7 +33,7 @@ struct Node {
     int numbers, booleans, has_range; /* of booleans and numbers */
     double low, high;
     int64_t least, most;
-    /* Of dialogs */
+    /* Of conversations */
     int takes_text, takes_message, takes_messages;
     Text speaker;
     Names roles;

@@ -12,7 +12,7 @@
 #define MOST_MESSAGE_KEYS 12
 /* Roles of a layout, each a letter, and what ends a conversation in the key of a shape. */
 #define MOST_ROLES 125
-#define DIALOG_END 127
+#define CONVERSATION_END 127
 /* How the key of a shape tells what a turn has: so many characters of so many bits each. */
 #define THERE_BASE 32
 #define THERE_BITS 6

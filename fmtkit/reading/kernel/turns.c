@@ -46,7 +46,7 @@ static int shared(const Bits *bits, const Line *line, const Talk *one, const Tal
     return asked;
 }
 
-/* Dialogs */
+/* Conversations */
 
 static int append(Talk *talk, int turn) {
     if (talk->count == MOST_TURNS) return 0;

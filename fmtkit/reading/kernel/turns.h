@@ -1,4 +1,4 @@
-/* The turns of a line, the dialogs that are made of them, and the rules that these must keep: what
+/* The turns of a line, the conversations that are made of them, and the rules that these must keep: what
  * fmtkit/columns/turn_sources.py declares, on one line.
  */
 
@@ -8,7 +8,7 @@
 #include "names.h"
 #include "tables.h"
 
-/* Dialogs of a layout, those too of which others are made. */
+/* Conversations of a layout, those too of which others are made. */
 #define MOST_TALKS 32
 
 _Static_assert(MOST_TURNS <= 256, "the number of a turn is a byte");
@@ -29,18 +29,18 @@ typedef struct {
 
 typedef struct {
     Text *texts; /* of each slot of a text; empty where it is null */
-    Span *spans; /* of each slot of a dialog: its turns */
+    Span *spans; /* of each slot of a conversation: its turns */
     Turn *turns; /* MOST_TURNS */
     int turn_count;
 } Line;
 
-/* A dialog: the numbers of its turns. */
+/* A conversation: the numbers of its turns. */
 typedef struct {
     int count;
     uint8_t turns[MOST_TURNS];
 } Talk;
 
-/* How a dialog is made, or when a line is left: of dialogs made before it, or of slots. */
+/* How a conversation is made, or when a line is left: of conversations made before it, or of slots. */
 typedef struct {
     int kind; /* a Make, or a RuleKind */
     int one, other; /* numbers of steps */
@@ -59,7 +59,7 @@ typedef struct {
     unsigned left;      /* a line in which a turn has them is left */
 } Bits;
 
-/* Make a dialog of a line; 0 where that has too many turns. */
+/* Make a conversation of a line; 0 where that has too many turns. */
 int make_talk(const Step *step, const Bits *bits, Line *line, Talk *talks, Talk *made);
 /* Tell whether a line is to be left, because of a rule. */
 int is_left(const Step *rule, const Bits *bits, const Line *line, const Talk *talks);

@@ -175,7 +175,7 @@ def parts_of(job: Job, callbacks: list[Any]) -> Parts:
         tokenized_rows.check_end(rows, runner, tokenizer)
     if processor is None:
         loaded, evaluation = map(image_rows.without_column, (loaded, evaluation))
-    are_rendered = runner.whole_dialogs and any(
+    are_rendered = runner.whole_conversations and any(
         rows is not None and tokenized_rows.has_text_rows(rows) for rows in (loaded, evaluation)
     )
     both = [rows for rows in (loaded, evaluation) if rows is not None]
@@ -230,12 +230,12 @@ def _prepared(
     rows: Any, *, tokenizer: Any, are_rendered: bool, tokenize: Callable[[Any], Any] | None
 ) -> Any:
     """Tokenize conversations that TRL cannot mask; others get contents as their template reads them."""
-    from fmtkit.training.data.rows import in_parts, rendered_dialogs
+    from fmtkit.training.data.rows import in_parts, rendered_conversations
 
     if rows is None:
         return rows
     if are_rendered:
-        return rendered_dialogs(rows, tokenizer)
+        return rendered_conversations(rows, tokenizer)
     if tokenize is not None:
         return tokenize(rows)
     return rows if tokenizer.chat_template is None else in_parts(rows, tokenizer)

@@ -16,7 +16,7 @@ from fmtkit.training.config.named_objects import (
     OF_TRAINER,
     OPTIMIZER,
     Named,
-    named,
+    read_named,
 )
 from fmtkit.training.planning.job import Job
 
@@ -35,7 +35,7 @@ def install(trainer: Any, work: Job) -> None:
     """
     places = [Path(place) for place in work.places]
     _set_optimizer(trainer, work, places)
-    for one in named(CALLBACKS, work.setting(CALLBACKS)):
+    for one in read_named(CALLBACKS, work.setting(CALLBACKS)):
         callback = _made(CALLBACKS, one, places, trainer)
         _check_callback(one, callback)
         _guard(one.path, callback, trainer)

@@ -264,7 +264,7 @@ def is_foreign(values: Mapping[str, object]) -> bool:
 
 def may_be_trls(values: Mapping[str, object], overrides: Sequence[str], method: object) -> bool:
     """Return whether there are keys of TRL's that are read beside others, as all of online methods are."""
-    chosen = runner.known(method)
+    chosen = runner.find_known(method)
     if chosen is not None and chosen.is_online:
         return True
     named = {override.partition("=")[0].strip() for override in overrides}

@@ -28,7 +28,7 @@ class Named:
     given: Mapping[str, object] = field(default_factory=dict)
 
 
-def named(key: str, value: object) -> tuple[Named, ...]:
+def read_named(key: str, value: object) -> tuple[Named, ...]:
     """Read a key's value: a name, or a list of names and of {class, kwargs}; raise OptionError for others."""
     listed = value if isinstance(value, list) else [] if value is None else [value]
     return tuple(_named(key, one) for one in listed)

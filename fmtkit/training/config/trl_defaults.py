@@ -7,7 +7,7 @@ is a note.
 
 from collections.abc import Iterator, Mapping
 
-from fmtkit.core.runner import Runner, known
+from fmtkit.core.runner import Runner, find_known
 from fmtkit.training.config.keys import SECTION, arguments_of
 
 ORIGIN = "default of TRL's scripts"
@@ -22,7 +22,7 @@ def of(values: Mapping[str, object], method: object) -> dict[str, object]:
 
     `values` are the keys that are set, by their own dotted names.
     """
-    chosen = known(method)
+    chosen = find_known(method)
     if chosen is None:
         return {}
     found = dict(_defaults(values, chosen))
@@ -31,7 +31,7 @@ def of(values: Mapping[str, object], method: object) -> dict[str, object]:
 
 def remarks(values: Mapping[str, object], method: object) -> Iterator[str]:
     """Yield what still differs from TRL's scripts, or would surprise, for the plan."""
-    chosen = known(method)
+    chosen = find_known(method)
     if chosen is None:
         return
     if chosen.mask == "completion" and not _MASKS & values.keys():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from fmtkit.core.errors import OptionError
-from fmtkit.core.runner import Runner, known
+from fmtkit.core.runner import Runner, find_known
 from fmtkit.training.config import trl_sources, trl_template, trl_values
 from fmtkit.training.config.keys import SECTION, aliases, arguments_of, find_key, table
 from fmtkit.training.config.problems import Problems
@@ -67,7 +67,7 @@ def with_overrides(
     """
     out, rest, is_trls = dict(values), list[str](), is_trl(values)
     method = next((o.partition("=")[2] for o in reversed(overrides) if o.startswith("rl=")), None)
-    chosen = known(method or values.get("rl", values.get("method")))
+    chosen = find_known(method or values.get("rl", values.get("method")))
     for override in overrides:
         name, equals, text = override.partition("=")
         name = name.strip()
@@ -89,7 +89,7 @@ def translated(
 ) -> dict[str, object]:
     """Return the keys of a file with TRL's as fmtkit writes them; `lines` gets the lines of new names."""
     out, is_trls = dict(values), is_trl(values)
-    chosen = known(method)
+    chosen = find_known(method)
     if is_trls:
         out = trl_values.read(out, chosen, problems, notes)
         trl_sources.mixture(out, problems, notes)
@@ -104,7 +104,7 @@ def translated(
     with problems.collecting("value", "chat_template_path"):
         _template(out, lines, notes)
     if trl_sources.KEYS & out.keys():
-        trl_sources.named(out, lines)
+        trl_sources.write_dataset_name(out, lines)
         trl_sources.refuse_alone(out, problems)
     if is_trls:
         with problems.collecting("value", "reward_funcs"):

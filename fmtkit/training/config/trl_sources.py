@@ -13,7 +13,7 @@ MIXTURE = {"columns": "select", "fraction": "mixture_share"}
 """What an entry of `datasets` says in TRL's files -> the key that says it here."""
 
 
-def named(out: dict[str, object], lines: dict[str, int]) -> None:
+def write_dataset_name(out: dict[str, object], lines: dict[str, int]) -> None:
     """Write `dataset_name` and its config and splits as entries; TRL evaluates on a split of the same."""
     name, text = out.get("dataset_name"), out.get("dataset_text_field")
     if text == "text" or (name is not None and not out.get("datasets")):

@@ -13,7 +13,7 @@ from typing import Any
 from fmtkit.core import hub_access
 from fmtkit.core.errors import FmtkitError, TokenizerError
 from fmtkit.core.escaping import one_line
-from fmtkit.core.tables import written
+from fmtkit.core.tables import final_rows
 from fmtkit.options.convert_options import ConvertOptions
 from fmtkit.rendering.content_parts import NO_IMAGES
 from fmtkit.running.conversions import RowStream, open_named
@@ -132,7 +132,7 @@ def _converted(files: Sequence[object], options: ConvertOptions, most: int) -> F
     tables, bad, unseen = [], "", 0
     for piece in rows:
         unseen += sum(NO_IMAGES in reject.message for reject in piece.rejects)
-        tables += [written(piece.table)] if piece.table.num_rows else []
+        tables += [final_rows(piece.table)] if piece.table.num_rows else []
         for reject in piece.rejects[: not bad]:
             place = f"row {reject.row}" if reject.line is None else reject.line
             source = rows.job.sources[piece.source].name

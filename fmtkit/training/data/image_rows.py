@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
-from fmtkit.core.tables import DIALOG_COLUMNS
+from fmtkit.core.tables import CONVERSATION_COLUMNS
 from fmtkit.training.data import tokenized_rows
 from fmtkit.training.planning.image_facts import NO_TOOLS, ONE_MASK, has_column, mixed
 
@@ -145,7 +145,7 @@ def _drawn(batch: Mapping[str, list[Any]], *, size: ImageSize) -> dict[str, list
     out = dict(batch)
     if IMAGES in out:
         out[IMAGES] = [[size.apply(image) for image in row or ()] for row in out[IMAGES]]
-    for name in DIALOG_COLUMNS:
+    for name in CONVERSATION_COLUMNS:
         if name in out:
             out[name] = [without_nulls(messages) for messages in out[name]]
     return out

@@ -93,7 +93,7 @@ def _of_type(plan: Plan, dataset: DatasetPlan, name: str) -> DatasetPlan:
 
 def _depends_on_rows(source: str) -> bool:
     """Return whether only the rows say if a type's converter makes text, messages or neither."""
-    converters = registry.named(source)
+    converters = registry.converters_named(source)
     return len({(c.text, dataset_entries.is_plain(c)) for c in converters}) > 1
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fmtkit.core.errors import OptionError
 from fmtkit.core.message_keys import for_template
 from fmtkit.core.runner import Runner
-from fmtkit.core.tables import DIALOG_COLUMNS, GYM_COLUMNS
+from fmtkit.core.tables import CONVERSATION_COLUMNS, GYM_COLUMNS
 from fmtkit.tokenizers import text_ends
 from fmtkit.training.data import image_rows, tokenized_rows
 from fmtkit.training.data.tokenized_rows import (
@@ -29,7 +29,7 @@ from fmtkit.training.planning.job import Job, Source
 
 if TYPE_CHECKING:
     from fmtkit.rendering.content_parts import Forms
-    from fmtkit.rendering.tracing import Fault, Request
+    from fmtkit.rendering.tracing import Refusal, Request
     from fmtkit.tokenizers.tokens import Tokenizer
 
 _TEXT_ROLES = {"prompt": "user"}
@@ -135,8 +135,8 @@ def mixed(
     if words and samples:
         merged = _as_texts(job, merged, tokenizer)
         note("prompts of text and of messages: those of messages are rendered, and all are text")
-    if runner.whole_dialogs:
-        merged = whole_dialogs(merged)
+    if runner.whole_conversations:
+        merged = whole_conversations(merged)
     if job.setting("dataset_exact_deduplication"):
         count = len(merged)
         merged = _distinct(merged)
@@ -251,7 +251,7 @@ def _worded(rows: Any, around: text_ends.Writer | None) -> Any:
 
     `around` writes the special tokens into them that the trainer would put around text.
     """
-    columns = [name for name in rows.column_names if name in {*DIALOG_COLUMNS, "text"}]
+    columns = [name for name in rows.column_names if name in {*CONVERSATION_COLUMNS, "text"}]
     strings = [name for name in columns if _is_text(rows.features[name])]
     first = next((name for name in strings if name in ("prompt", "text")), "")
 
@@ -275,7 +275,7 @@ def are_strings(rows: Any) -> bool:
     """Return whether the conversations of rows are text."""
     return any(
         _is_text(rows.features[name])
-        for name in (*DIALOG_COLUMNS, "text")
+        for name in (*CONVERSATION_COLUMNS, "text")
         if name in rows.column_names
     )
 
@@ -291,7 +291,9 @@ def _wide(rows: Any) -> Any:
     arguments of two tool calls would be merged.
     """
     wide = [
-        n for n in rows.column_names if n in DIALOG_COLUMNS and len(_keys(rows.features[n])) > 2
+        n
+        for n in rows.column_names
+        if n in CONVERSATION_COLUMNS and len(_keys(rows.features[n])) > 2
     ]
     return _as_json(rows, wide, _message)
 
@@ -304,7 +306,9 @@ def in_parts(rows: Any, tokenizer: Any) -> Any:
     """
     from fmtkit.rendering.content_parts import Form, in_form
 
-    names = [n for n in rows.column_names if n in DIALOG_COLUMNS and not _is_text(rows.features[n])]
+    names = [
+        n for n in rows.column_names if n in CONVERSATION_COLUMNS and not _is_text(rows.features[n])
+    ]
     forms = forms_of_content(tokenizer) if names else None
     if forms is None or not forms.any(Form.PARTS):
         return rows
@@ -326,11 +330,11 @@ class _Transformers:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def render(self, requests: Sequence[Request]) -> list[str | Fault]:
+    def render(self, requests: Sequence[Request]) -> list[str | Refusal]:
         """Render conversations one by one."""
         return [self._render(request) for request in requests]
 
-    def _render(self, request: Request) -> str | Fault:
+    def _render(self, request: Request) -> str | Refusal:
         from fmtkit.rendering.tracing import FAULTS, fault
 
         try:
@@ -429,15 +433,22 @@ def _seed(job: Job) -> int:
     return seed if isinstance(seed, int) else 42
 
 
-def whole_dialogs(rows: Any) -> Any:
+def whole_conversations(rows: Any) -> Any:
     """Return rows with `messages` instead of prompt and completion; others unchanged.
 
     GKD's collator (TRL 1.16) reads `messages` and uses the last turn as the completion.
     """
     if "completion" not in rows.column_names:
         return rows
-    if len({str(rows.features[name]) for name in rows.column_names if name in DIALOG_COLUMNS}) > 1:
-        narrow = [n for n in rows.column_names if n in DIALOG_COLUMNS and _keys(rows.features[n])]
+    if (
+        len(
+            {str(rows.features[name]) for name in rows.column_names if name in CONVERSATION_COLUMNS}
+        )
+        > 1
+    ):
+        narrow = [
+            n for n in rows.column_names if n in CONVERSATION_COLUMNS and _keys(rows.features[n])
+        ]
         rows = _as_json(rows, narrow, _message)
     features = rows.features.copy()
     kind = features.pop("completion")
@@ -452,7 +463,7 @@ def whole_dialogs(rows: Any) -> Any:
     return rows.map(join, remove_columns=["prompt", "completion"], features=features)
 
 
-def rendered_dialogs(rows: Any, tokenizer: Any) -> Any:
+def rendered_conversations(rows: Any, tokenizer: Any) -> Any:
     """Return conversations as two messages that hold rendered text: all but the last turn, and the last.
 
     For GKD, whose collator renders all rows with one template: the identity template once these are text.
@@ -522,7 +533,7 @@ def _unified(parts: Sequence[Any]) -> list[Any]:
     out = list(parts)
     for name in _clashes(parts):
         kinds = _types(parts, name)
-        if name in DIALOG_COLUMNS and all(map(_is_dialog, kinds)):
+        if name in CONVERSATION_COLUMNS and all(map(_is_conversation, kinds)):
             out = [
                 _as_json(part, [name], _message) if _keys(part.features.get(name)) else part
                 for part in out
@@ -534,7 +545,7 @@ def _unified(parts: Sequence[Any]) -> list[Any]:
     return out
 
 
-def _is_dialog(feature: Any) -> bool:
+def _is_conversation(feature: Any) -> bool:
     return bool(_keys(feature)) or _holds_json(feature)
 
 
@@ -608,13 +619,13 @@ def rendered(rows: Any, tokenizer: Any) -> Any:
 
     if rows is None or not (has_text_rows(rows) or any(map(_holds_json, rows.features.values()))):
         return rows
-    dialogs = [name for name in rows.column_names if name in DIALOG_COLUMNS]
+    conversations = [name for name in rows.column_names if name in CONVERSATION_COLUMNS]
     kept = {name: rows.features[name] for name in ("label",) if name in rows.features}
     return rows.map(
         maybe_apply_chat_template,
         fn_kwargs={"processing_class": tokenizer},
         remove_columns=rows.column_names,
-        features=Features({name: Value("string") for name in dialogs} | kept),
+        features=Features({name: Value("string") for name in conversations} | kept),
     )
 
 

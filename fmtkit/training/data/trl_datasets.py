@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fmtkit.core.errors import OptionError, SourceError
 from fmtkit.core.message_keys import MARKS, MESSAGE_KEYS
 from fmtkit.core.options import refuse_empty
-from fmtkit.core.tables import DIALOG_COLUMNS
+from fmtkit.core.tables import CONVERSATION_COLUMNS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -82,7 +82,7 @@ def _files(path: Path) -> list[Path]:
 def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if field.name in JSON_COLUMNS or KEPT_AS_JSON in (field.metadata or {}):
         return _as_json(column)
-    if field.name in DIALOG_COLUMNS and pa.types.is_list(field.type):
+    if field.name in CONVERSATION_COLUMNS and pa.types.is_list(field.type):
         if not pa.types.is_struct(field.type.value_type):
             return column
         return column.cast(pa.list_(_message(column, field.name)))

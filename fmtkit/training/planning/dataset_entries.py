@@ -90,7 +90,8 @@ def read(entry: Entry, config: Config, runner: Runner) -> Reading:
         name,
         tables,
         template=read_name.template,
-        is_text=all(c.text for c in registry.named(read_name.source)) and tables != ("Segments",),
+        is_text=all(c.text for c in registry.converters_named(read_name.source))
+        and tables != ("Segments",),
         is_segments=tables == ("Segments",),
         is_plain=all(map(is_plain, _fitting(read_name.source, runner))),
         options=options,
@@ -104,7 +105,7 @@ def is_plain(converter: registry.Converter) -> bool:
 
 
 def _fitting(source: str, runner: Runner) -> list[registry.Converter]:
-    return [c for c in registry.named(source) if table_for(c.table, runner.tables)]
+    return [c for c in registry.converters_named(source) if table_for(c.table, runner.tables)]
 
 
 def _with_usual_names(roles: object) -> dict[str, object]:
@@ -147,7 +148,7 @@ def tables_of(entry: Entry) -> tuple[str, ...]:
     name = "user_defined.default" if isinstance(type_, Mapping) else str(type_)
     if type_ is None or name == "chat_template" or typenames.read(name, functions=True).function:
         return ()
-    tables = tuple(c.table for c in registry.named(typenames.read(name).source))
+    tables = tuple(c.table for c in registry.converters_named(typenames.read(name).source))
     if isinstance(type_, Mapping) and not {"field_instruction", "field_output", "format"} & {
         *type_
     }:
@@ -169,7 +170,7 @@ def _own_name(name: str, config: Config, runner: Runner) -> str:
 
 def _tables(source: str, runner: Runner) -> tuple[str, ...]:
     """Return the tables that a type makes for a method, or raise OptionError if it makes none."""
-    tables = tuple(dict.fromkeys(c.table for c in registry.named(source)))
+    tables = tuple(dict.fromkeys(c.table for c in registry.converters_named(source)))
     fitting = [table for name in tables if (table := table_for(name, runner.tables))]
     if not fitting:
         raise OptionError(
@@ -180,7 +181,7 @@ def _tables(source: str, runner: Runner) -> tuple[str, ...]:
 
 
 def _takes(source: str, option: str) -> bool:
-    return any(option in converter.options for converter in registry.named(source))
+    return any(option in converter.options for converter in registry.converters_named(source))
 
 
 def _options(entry: Entry) -> dict[str, object]:
@@ -376,7 +377,7 @@ def _check_options(entry: Entry, reading: Reading) -> None:
     mapping = {str(k): str(v) for k, v in columns.items()} if isinstance(columns, Mapping) else {}
     source = reading.source or reading.type
     errors = []
-    for converter in registry.named(source):
+    for converter in registry.converters_named(source):
         if converter.table not in reading.tables and converter.table != "Ranking":
             continue
         try:

@@ -16,7 +16,7 @@ from fmtkit.training.config.named_objects import (
     OF_TRAINER,
     OPTIMIZER,
     Named,
-    named,
+    read_named,
 )
 from fmtkit.training.config.signatures import Signature, constructor, signature_of
 from fmtkit.training.config.trainer_source import find_class
@@ -57,7 +57,7 @@ def _all(entries: Sequence[Named]) -> Iterator[Named]:
 )
 def find_callbacks(plan: Plan) -> Iterator[str]:
     """Yield the problems of the callbacks whose source can be read."""
-    entries = named(CALLBACKS, plan.config.get(CALLBACKS))
+    entries = read_named(CALLBACKS, plan.config.get(CALLBACKS))
     places = places_of(plan.config.source)
     for one in _all(entries):
         taken = signature(CALLBACKS, one, places)
@@ -171,7 +171,7 @@ def _takes_metrics(runner: Runner) -> bool:
 def find_absent(run: Run) -> None:
     """Raise OptionError for a class or a function that cannot be found."""
     places = places_of(run.plan.config.source)
-    for one in _all(named(CALLBACKS, run.plan.config.get(CALLBACKS))):
+    for one in _all(read_named(CALLBACKS, run.plan.config.get(CALLBACKS))):
         user_objects.check(CALLBACKS, one.path, places)
         package = _PACKAGES.get(_of_trl(one))
         if package is not None and find_spec(package) is None:

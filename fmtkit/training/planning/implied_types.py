@@ -71,7 +71,7 @@ def _sure_type(
     entry = {**dataset.entry, "type": converter.name}
     reading = dataset_entries.read(entry, plan.config, plan.runner)
     # A name of axolotl may mean another type in a config than it does elsewhere.
-    is_meant = converter in registry.named(reading.source or reading.type)
+    is_meant = converter in registry.converters_named(reading.source or reading.type)
     return converter.name if is_meant else None
 
 

@@ -106,12 +106,12 @@ def failures(
 
     `values` are the arguments that are known, defaults included; the rest is unknown.
     """
-    state, trainer_state = made(config, values, trainer, known)
+    state, trainer_state = construct(config, values, trainer, known)
     messages = (*state.failures, *(trainer_state.failures if trainer_state else ()))
     return tuple(dict.fromkeys(messages))
 
 
-def made(
+def construct(
     config: Class, values: Mapping[str, object], trainer: Class | None, known: Known = NOTHING
 ) -> tuple[State, State | None]:
     """Return what is known of the config and of the trainer once they are made."""

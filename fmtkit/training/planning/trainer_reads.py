@@ -19,7 +19,7 @@ from fmtkit.training.planning.interpreter import (
     assign,
     attributes_set,
     changing,
-    made,
+    construct,
     parameters_of,
     value_of,
 )
@@ -74,7 +74,7 @@ class Reads:
 
 def reads(config: Class, values: Mapping[str, object], trainer: Class) -> Reads | None:
     """Return what the trainer reads for these arguments; None if it is not known how it is made."""
-    config_state, trainer_state = made(config, values, trainer)
+    config_state, trainer_state = construct(config, values, trainer)
     if trainer_state is None:
         return None
     own = [c for c in trainer_state.lineage if c.module.package in _FOLLOWED]

@@ -35,7 +35,7 @@ from fmtkit.training.planning import job
 from fmtkit.training.planning.job import Job
 from fmtkit.training.run import failures, run_page
 from fmtkit.training.run.progress import ProgressBar, preparing
-from fmtkit.training.run.run_lock import shared
+from fmtkit.training.run.run_lock import hold_shared
 from fmtkit.training.trained import card, merging
 from fmtkit.training.trained.trained_model import TrainedModel
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     try:
         with interrupts.handling(stop.take):
             end_with_parent()
-            with shared(run):
+            with hold_shared(run):
                 return train(job.read(run), stop)
     except FmtkitError as error:
         return _print_error(error)

@@ -120,7 +120,7 @@ def train(
     )
     for note in (*planned.notes, *served, *seen):
         say(note)
-    with run_lock.held(planned.run) as lock:
+    with run_lock.hold(planned.run) as lock:
         for remark in prepare(planned, watching, resume=resume, rebuild=options.rebuild):
             say(remark)
         for remarks in planned.runner.hooks(hooks.REMARKS):
@@ -132,7 +132,7 @@ def train(
         with ExitStack() as running:
             for servers in planned.runner.hooks(hooks.SERVERS):
                 running.enter_context(servers(planned))
-            exit_code = launched(planned)
+            exit_code = launch(planned)
     report = planned.run / "report.json"
     done = exit_code == 0 and report.is_file()
     return Outcome(
@@ -231,7 +231,7 @@ def prepare(
     ]
 
 
-def launched(planned: Plan) -> int:
+def launch(planned: Plan) -> int:
     """Start the training processes and wait for them; signals are passed on to them.
 
     Raises TrainingError where the system has killed one.

@@ -72,7 +72,7 @@ class RunLock:
 
 
 @contextmanager
-def held(run: Path) -> Iterator[RunLock]:
+def hold(run: Path) -> Iterator[RunLock]:
     """Hold the lock of a run folder, which is made if there is none.
 
     Raises OutputExistsError if another process has it.
@@ -88,7 +88,7 @@ def held(run: Path) -> Iterator[RunLock]:
 
 
 @contextmanager
-def shared(run: Path) -> Iterator[None]:
+def hold_shared(run: Path) -> Iterator[None]:
     """Hold the lock of a run folder together with other processes of this run.
 
     Raises OutputExistsError if another run is writing the folder.

@@ -11,7 +11,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import OptionError
 from fmtkit.core.image_columns import IMAGES
 from fmtkit.core.records import read_json
-from fmtkit.core.tables import STEP_SEPARATOR, written
+from fmtkit.core.tables import STEP_SEPARATOR, final_rows
 from fmtkit.options.convert_options import RowOptions
 from fmtkit.options.train_options import TryOptions
 from fmtkit.running.conversions import RowStream
@@ -280,7 +280,7 @@ def _data(
     encode = _encoding(trained, tokenizer, table, kind, options.data)
     rows: list[_Row] = []
     for piece in stream:
-        rows += map(encode, written(piece.table).to_pylist())
+        rows += map(encode, final_rows(piece.table).to_pylist())
     refused = stream.ledger.quarantined + stream.ledger.no_pair
     if refused:
         codes = ", ".join(f"{code} {n:,}" for code, n in stream.ledger.reasons.most_common())

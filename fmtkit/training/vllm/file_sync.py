@@ -18,7 +18,7 @@ from fmtkit.training.vllm.lifeline import Lifeline
 from fmtkit.training.vllm.lora_sync import without_weight_transfer
 from fmtkit.training.vllm.request_limits import limited_requests
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
-from fmtkit.training.vllm.server import Server, ServerError, address
+from fmtkit.training.vllm.server import ServerError, VllmServer, address
 
 FILE = "file"
 SHARD_BYTES = 2 << 30
@@ -27,7 +27,7 @@ SHARD_BYTES = 2 << 30
 class WeightFiles:
     """Versions of the weights, each in a folder of its own; a version is deleted once the next is loaded."""
 
-    def __init__(self, server: Server, folder: Path, seconds: float) -> None:
+    def __init__(self, server: VllmServer, folder: Path, seconds: float) -> None:
         self.server = server
         self.folder = folder
         self.seconds = seconds

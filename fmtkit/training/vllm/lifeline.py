@@ -21,7 +21,7 @@ from fmtkit.core.foreign_calls import Call
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.building.interrupts import INTERRUPTED
 from fmtkit.training.vllm.rollout_settings import REQUEST_SECONDS
-from fmtkit.training.vllm.server import Server, ServerError
+from fmtkit.training.vllm.server import ServerError, VllmServer
 
 Answer = TypeVar("Answer")
 
@@ -62,7 +62,7 @@ class Lifeline:
 
     def __init__(
         self,
-        server: Server,
+        server: VllmServer,
         seconds: float,
         restore: Callable[[], None] | None = None,
         pause: Callable[[float], None] | None = None,

@@ -16,7 +16,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
-from fmtkit.training.vllm.server import Server, ServerError
+from fmtkit.training.vllm.server import ServerError, VllmServer
 
 _UNLOAD_SECONDS = 10.0
 
@@ -42,7 +42,7 @@ def _skip_communicator(client: Any, device: Any = 0) -> None:
 class LoraSync:
     """Replaces TRL's `sync_weights`: all processes call it, and the main process sends the requests."""
 
-    def __init__(self, trainer: Any, server: Server, folder: Path) -> None:
+    def __init__(self, trainer: Any, server: VllmServer, folder: Path) -> None:
         self.trainer = trainer
         self.server = server
         self.folder = folder
@@ -165,7 +165,7 @@ class NamedLoraSync(LoraSync):
     the name of the adapter, so the cache is reset each time.
     """
 
-    def __init__(self, trainer: Any, server: Server, folder: Path, name: str) -> None:
+    def __init__(self, trainer: Any, server: VllmServer, folder: Path, name: str) -> None:
         """Set the model name that the agents' requests use."""
         super().__init__(trainer, server, folder)
         self.name = name

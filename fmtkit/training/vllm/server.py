@@ -46,7 +46,7 @@ class ServerError(TrainingError):
 
 
 @dataclass(frozen=True)
-class Server:
+class VllmServer:
     """The address of a server."""
 
     url: str
@@ -127,14 +127,14 @@ class Server:
         return answer.content.decode("utf-8", "replace")
 
 
-def address(trainer: Mapping[str, object]) -> Server:
+def address(trainer: Mapping[str, object]) -> VllmServer:
     """Return the server that the trainer's arguments name."""
     base = trainer.get("vllm_server_base_url")
     host, port = trainer.get("vllm_server_host") or HOST, trainer.get("vllm_server_port") or PORT
     url = str(base) if base else f"http://{host}:{port}"
     if not url.startswith(("http://", "https://")):
         raise OptionError(f"trl.vllm_server_base_url: {url} must begin with http:// or https://")
-    return Server(url.rstrip("/"))
+    return VllmServer(url.rstrip("/"))
 
 
 def asks_server(trainer: Mapping[str, object]) -> bool:
@@ -149,7 +149,7 @@ def start_timeout(trainer: Mapping[str, object]) -> float:
 
 
 def wait(
-    server: Server,
+    server: VllmServer,
     seconds: float,
     *,
     say: Callable[[str], None],
@@ -176,7 +176,7 @@ def wait(
 
 
 def check(
-    server: Server, model: str, *, rank: int | None, start: str, by_files: bool = False
+    server: VllmServer, model: str, *, rank: int | None, start: str, by_files: bool = False
 ) -> list[str]:
     """Raise OptionError for a server that cannot make this run's answers; return notes on it.
 
@@ -212,7 +212,7 @@ def check(
     return notes
 
 
-def _version_notes(server: Server) -> list[str]:
+def _version_notes(server: VllmServer) -> list[str]:
     """Return a note on a server of a version that the trainer's side was not made for."""
     try:
         version = str(server.get("/version").get("version"))
@@ -228,7 +228,9 @@ def _version_notes(server: Server) -> list[str]:
     ]
 
 
-def _check_transfer(info: Mapping[str, Any], server: Server, rank: int | None, start: str) -> None:
+def _check_transfer(
+    info: Mapping[str, Any], server: VllmServer, rank: int | None, start: str
+) -> None:
     if rank is None:
         if "weight_transfer_config" in info and info["weight_transfer_config"] is None:
             raise OptionError(

@@ -14,7 +14,11 @@ from torch import Tensor, tensor
 from trl import GRPOConfig
 
 from fmtkit.core.errors import ColumnMismatchError, FmtkitError, OptionError
-from fmtkit.runners.ebft.conversation_rollout import Rollout, first_turn, inserted_turns
+from fmtkit.runners.ebft.conversation_rollout import (
+    ConversationRollouts,
+    first_turn,
+    inserted_turns,
+)
 from fmtkit.runners.ebft.feature_network import adapter_network, copied_network
 from fmtkit.runners.ebft.features import layer_indices, pool, token_features
 from fmtkit.runners.ebft.reference_loss import reference_batch, reference_loss
@@ -408,7 +412,7 @@ def scripted(answers: list[list[list[int]]]):
 
 def test_turns_alternate_and_inserted_tokens_are_masked() -> None:
     generate, asked = scripted([[[10, END], [11]], [[12, END], [13, END]], [[14]]])
-    rollout = Rollout(generate, eos=END, ends=frozenset({END}), longest=50)
+    rollout = ConversationRollouts(generate, eos=END, ends=frozenset({END}), longest=50)
     first, second = rollout.run([[1], [1]], [[[6, 7]], [[6], [8]]], 2)
     assert first.completion == [10, END, 6, 7, 12, END]
     assert first.mask == [1, 1, 0, 0, 1, 1]
@@ -422,7 +426,7 @@ def test_turns_alternate_and_inserted_tokens_are_masked() -> None:
 
 def test_a_full_conversation_takes_no_further_turn() -> None:
     generate, asked = scripted([[[10] * 6, [10, END]], [[11] * 6]])
-    rollout = Rollout(generate, eos=END, ends=frozenset({END}), longest=6)
+    rollout = ConversationRollouts(generate, eos=END, ends=frozenset({END}), longest=6)
     full, cut = rollout.run([[1], [1]], [[[6]], [[6]]], 2)
     assert full.completion == [10] * 6
     assert cut.completion == [10, END, 6, 11, 11, 11]
@@ -432,7 +436,7 @@ def test_a_full_conversation_takes_no_further_turn() -> None:
 
 def test_several_ranks_generate_for_every_row_in_every_round() -> None:
     generate, asked = scripted([[[10, END], [11, END]]] * 3)
-    rollout = Rollout(
+    rollout = ConversationRollouts(
         generate, eos=END, ends=frozenset({END}), longest=50, rounds=lambda _: 2, together=True
     )
     first, second = rollout.run([[1], [1]], [[[6]], []], 2)

@@ -560,7 +560,7 @@ def test_an_environment_that_breaks_in_step_3_of_5_fails_its_samples_in_a_run_fr
     endless, reason, share, caller, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(FmtkitGRPOTrainer, "_generate_single_turn", climbing)
-    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    monkeypatch.setattr(runs, "launch", lambda planned: process.main([str(planned.run)]))
     name = f"stairs_{endless}_{share * 10:.0f}".lower()
     (tmp_path / f"{name}.py").write_text(STAIRS.replace("ENDLESS", str(endless)), encoding="utf-8")
     tiny.write_table("Prompt", tmp_path / "rows.parquet")

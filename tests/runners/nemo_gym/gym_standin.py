@@ -32,7 +32,7 @@ ITEMS = {
 }
 
 Played = list[tuple[list[int], list[int], list[float]]]
-"""The calls of the model in a dialog: what it read, what it wrote, and the log-probabilities."""
+"""The calls of the model in a conversation: what it read, what it wrote, and the log-probabilities."""
 
 
 class Refused(Exception):
@@ -51,8 +51,8 @@ def equals_answer(request: dict[str, Any]) -> float:
     return float(text_of(request).strip() == str(request["answer"]))
 
 
-def weather_dialog(row: dict[str, Any], number: int) -> Played:
-    """The dialog of `example_single_tool_call` that was recorded: a call, its result, a message."""
+def weather_conversation(row: dict[str, Any], number: int) -> Played:
+    """The conversation of `example_single_tool_call` that was recorded: a call, its result, a message."""
     del row, number
     return [([1, 2, 3], [4, 5], [-0.1, -0.2]), ([1, 2, 3, 4, 5, 9, 9], [6], [-0.3])]
 
@@ -62,7 +62,7 @@ class Gym:
     """What runs, what it was asked, and what it answers."""
 
     judge: Callable[[dict[str, Any]], float] = equals_answer
-    play: Callable[[dict[str, Any], int], Played] = weather_dialog
+    play: Callable[[dict[str, Any], int], Played] = weather_conversation
     needs: tuple[str, ...] = ("answer",)
     lists_instances: bool = True
     asked: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)

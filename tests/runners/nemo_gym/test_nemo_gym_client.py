@@ -112,7 +112,7 @@ def test_a_row_that_no_server_takes_is_a_configuration_error(route, server, agen
 
 
 def test_a_server_with_several_agents_needs_the_rows_to_name_one():
-    servers = {n: head.Server(n, head.AGENTS, "http://x:1") for n in ("one", "two")}
+    servers = {n: head.GymServer(n, head.AGENTS, "http://x:1") for n in ("one", "two")}
     directory = head.Directory(servers, {"one": "math", "two": "math", "asleep": "math"})
     with pytest.raises(OptionError, match="math has the agents one, two; name one in the rows"):
         head.agent_server(directory, "math", None)

@@ -169,7 +169,7 @@ def test_the_reward_stands_where_it_is_named_and_else_last():
     ]
 
 
-def test_dialogs_without_a_server_of_the_trainer_are_noted():
+def test_conversations_without_a_server_of_the_trainer_are_noted():
     notes = " ".join(plan(nemo_gym_multi_turn=True).notes)
     assert "nothing sends the trained weights to the server that the agent calls" in notes
 

@@ -20,7 +20,7 @@ from test_nemo_gym_launching import free_port
 
 from fmtkit.core import http_client
 from fmtkit.runners.nemo_gym import head, launching
-from fmtkit.runners.nemo_gym.rollout import Rollout
+from fmtkit.runners.nemo_gym.rollout import GymRollout
 from fmtkit.runners.nemo_gym.settings import GymSettings
 from fmtkit.runners.nemo_gym.verify import Verify
 
@@ -45,7 +45,7 @@ PARTS = (
 
 
 class ScriptedModel(BaseHTTPRequestHandler):
-    """Calls the tool, then says what it heard; tokens are those of the recorded dialog."""
+    """Calls the tool, then says what it heard; tokens are those of the recorded conversation."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -180,9 +180,9 @@ def test_what_a_row_lacks_is_a_422_as_of_the_stand_in(gym):
     assert re.search("Field required|missing", str(caught.value))
 
 
-def test_an_agent_plays_a_dialog_and_tells_its_tokens(gym, model):
+def test_an_agent_plays_a_conversation_and_tells_its_tokens(gym, model):
     row = example("example_single_tool_call")
-    play = Rollout(gym.settings, lambda s, a: head.agent_server(gym.directory, s, a).url, None)
+    play = GymRollout(gym.settings, lambda s, a: head.agent_server(gym.directory, s, a).url, None)
     trainer = SimpleNamespace(
         temperature=0.7, top_p=0.9, max_completion_length=64, chat_template_kwargs={}
     )
@@ -225,7 +225,7 @@ def test_a_run_trains_on_the_data_and_the_rewards_of_the_real_servers(gym, tmp_p
     from fmtkit.training.run import run as runs
 
     process.quiet()
-    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    monkeypatch.setattr(runs, "launch", lambda planned: process.main([str(planned.run)]))
     keys = {
         **tiny.STEP,
         "base_model": tiny.make_model(tmp_path / "model", template=tiny.TEMPLATE),

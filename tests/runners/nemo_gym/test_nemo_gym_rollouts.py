@@ -1,4 +1,4 @@
-"""Dialogs that an agent plays: their tokens put together again, their rewards, and what fails."""
+"""Conversations that an agent plays: their tokens put together again, their rewards, and what fails."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import tiny_training as tiny
 
 from fmtkit.core import foreign_calls, http_client
 from fmtkit.runners.nemo_gym import head
-from fmtkit.runners.nemo_gym.rollout import Rollout, reconstruct
+from fmtkit.runners.nemo_gym.rollout import GymRollout, reconstruct
 from fmtkit.runners.nemo_gym.settings import ADVICE, KIND, NO_TOKENS, GymSettings
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.online.conversations.environment import EnvReward
@@ -48,37 +48,37 @@ WEATHER = [
 ]
 
 
-def test_the_tokens_of_a_dialog_are_those_of_its_calls_and_what_lies_between():
-    dialog = reconstruct(WEATHER)
-    assert dialog.prompt_ids == [1, 2, 3]
-    assert dialog.completion_ids == [4, 5, 9, 9, 6]
-    assert dialog.env_mask == [1, 1, 0, 0, 1]
-    assert dialog.logprobs == [-0.1, -0.2, 0.0, 0.0, -0.3]
-    assert (dialog.turns, dialog.outcome) == (2, COMPLETED)
+def test_the_tokens_of_a_conversation_are_those_of_its_calls_and_what_lies_between():
+    conversation = reconstruct(WEATHER)
+    assert conversation.prompt_ids == [1, 2, 3]
+    assert conversation.completion_ids == [4, 5, 9, 9, 6]
+    assert conversation.env_mask == [1, 1, 0, 0, 1]
+    assert conversation.logprobs == [-0.1, -0.2, 0.0, 0.0, -0.3]
+    assert (conversation.turns, conversation.outcome) == (2, COMPLETED)
 
 
-def test_a_dialog_is_cut_at_the_limit_and_says_so():
-    dialog = reconstruct(WEATHER)
-    dialog.cut(4)
-    assert (dialog.completion_ids, dialog.env_mask) == ([4, 5, 9, 9], [1, 1, 0, 0])
-    assert (dialog.logprobs, dialog.outcome) == ([-0.1, -0.2, 0.0, 0.0], CUT)
+def test_a_conversation_is_cut_at_the_limit_and_says_so():
+    conversation = reconstruct(WEATHER)
+    conversation.cut(4)
+    assert (conversation.completion_ids, conversation.env_mask) == ([4, 5, 9, 9], [1, 1, 0, 0])
+    assert (conversation.logprobs, conversation.outcome) == ([-0.1, -0.2, 0.0, 0.0], CUT)
     same = reconstruct(WEATHER)
     same.cut(5)
     assert same == reconstruct(WEATHER)
 
 
 def test_log_probabilities_that_are_not_told_are_no_numbers():
-    dialog = reconstruct([call([1], [2, 3], [-0.5]), call([1, 2, 3], [4], None)])
-    assert dialog.logprobs[0] == -0.5
-    assert [math.isnan(value) for value in dialog.logprobs] == [False, True, True]
+    conversation = reconstruct([call([1], [2, 3], [-0.5]), call([1, 2, 3], [4], None)])
+    assert conversation.logprobs[0] == -0.5
+    assert [math.isnan(value) for value in conversation.logprobs] == [False, True, True]
     longer = reconstruct([call([1], [2], [-0.5, -0.6])])
     assert longer.logprobs == [-0.5]
 
 
-def test_a_turn_that_does_not_follow_ends_the_dialog():
-    dialog = reconstruct([*WEATHER, call([1, 2, 3, 4, 8], [7], [-1.0])])
-    assert dialog.completion_ids == [4, 5, 9, 9, 6]
-    assert (dialog.turns, dialog.outcome) == (2, MISMATCH)
+def test_a_turn_that_does_not_follow_ends_the_conversation():
+    conversation = reconstruct([*WEATHER, call([1, 2, 3, 4, 8], [7], [-1.0])])
+    assert conversation.completion_ids == [4, 5, 9, 9, 6]
+    assert (conversation.turns, conversation.outcome) == (2, MISMATCH)
 
 
 def test_an_item_without_tokens_is_part_of_the_call_that_ends_after_it():
@@ -116,7 +116,7 @@ def playing(tokenizer, limit=64, run_timeout=5, retries=0, **options):
         directory = head.read(f"http://127.0.0.1:{gym.head_port}")
         settings = GymSettings(run_timeout=run_timeout)
         find = lambda s, a: head.agent_server(directory, s, a).url  # noqa: E731
-        play = Rollout(settings, find, tokenizer, retries)
+        play = GymRollout(settings, find, tokenizer, retries)
         trainer = SimpleNamespace(
             temperature=0.7, top_p=0.9, max_completion_length=limit, chat_template_kwargs={}
         )
@@ -173,7 +173,7 @@ def test_a_limit_of_tokens_that_the_row_sets_is_kept(tokenizer):
     assert (params["max_output_tokens"], params["temperature"]) == (7, 0.7)
 
 
-def test_rows_of_equal_prompts_keep_their_own_dialogs(tokenizer):
+def test_rows_of_equal_prompts_keep_their_own_conversations(tokenizer):
     def play(row, number):
         return [([1, 2], [row["level"]], [-0.5])]
 
@@ -182,7 +182,7 @@ def test_rows_of_equal_prompts_keep_their_own_dialogs(tokenizer):
     assert output["completion_ids"] == [[level] for level in range(100)]
 
 
-def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
+def test_a_conversation_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
     with playing(tokenizer, run_timeout=0.3) as (_, rollout):
         output = rollout(ROW, ROW | {"fault": "500"}, ROW | {"fault": "slow"}, {"answer": "4"})
     rendered = tokenizer.apply_chat_template(PROMPT, add_generation_prompt=True)["input_ids"]
@@ -197,7 +197,7 @@ def test_a_dialog_that_fails_teaches_nothing_and_has_no_reward(tokenizer):
         assert word in outcome
 
 
-def test_a_dialog_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch):
+def test_a_conversation_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch):
     monkeypatch.setattr(foreign_calls, "FIRST_PAUSE", 0.0)
     refusals = iter([standin.Refused(500, "busy"), standin.Refused(500, "busy")])
 
@@ -213,7 +213,7 @@ def test_a_dialog_that_fails_for_a_moment_is_played_again(tokenizer, monkeypatch
     assert output["nemo_gym_outcome"] == [COMPLETED]
 
 
-def test_dialogs_that_failed_and_those_that_the_gym_masks_say_why(tokenizer):
+def test_conversations_that_failed_and_those_that_the_gym_masks_say_why(tokenizer):
     reward, logged = reward_of(3), {}
     with playing(tokenizer, run_timeout=0.5) as (_, rollout):
         output = rollout(ROW, ROW | {"fault": "slow"}, ROW | {"mask_sample": True})
@@ -237,7 +237,7 @@ def test_a_model_server_that_tells_no_tokens_is_named(tokenizer):
     assert output["nemo_gym_outcome"] == [f"failed: {NO_TOKENS}"]
 
 
-def test_a_model_that_writes_nothing_is_no_dialog(tokenizer):
+def test_a_model_that_writes_nothing_is_no_conversation(tokenizer):
     with playing(tokenizer, play=lambda row, number: [([1], [], [])]) as (_, rollout):
         assert rollout(ROW, ROW)["nemo_gym_outcome"] == [f"failed: {NOTHING}"] * 2
 
@@ -262,7 +262,7 @@ def test_the_reward_passes_on_what_the_agent_told_and_counts(tokenizer):
     }
 
 
-def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_trained_on(tokenizer):
+def test_a_conversation_that_the_gym_masks_has_no_reward_and_no_token_that_is_trained_on(tokenizer):
     logged = {}
     with playing(tokenizer) as (_, rollout):
         output = rollout(ROW, ROW | {"mask_sample": True}, ROW | {"mask_sample": False})
@@ -272,14 +272,14 @@ def test_a_dialog_that_the_gym_masks_has_no_reward_and_no_token_that_is_trained_
     assert (logged["nemo_gym/masked"], logged["nemo_gym/rollout_errors"]) == (1.0, 0.0)
 
 
-def test_dialogs_that_all_fail_end_the_run(tokenizer):
+def test_conversations_that_all_fail_end_the_run(tokenizer):
     with playing(tokenizer) as (_, rollout):
         output = rollout(*[ROW | {"fault": "500"}] * 3)
     with pytest.raises(TrainingError, match=r"all 3 conversations by /run failed.* 500.*--resume"):
         scored(output, reward_of(10))
 
 
-def test_a_dead_agent_fails_every_dialog_after_some_tries(tokenizer, monkeypatch):
+def test_a_dead_agent_fails_every_conversation_after_some_tries(tokenizer, monkeypatch):
     monkeypatch.setattr(http_client, "PAUSES", (0.01, 0.01))
     with playing(tokenizer) as (_, rollout):
         pass

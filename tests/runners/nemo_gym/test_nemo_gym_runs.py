@@ -24,7 +24,7 @@ SLOW = pytest.mark.slow
 @pytest.fixture
 def here(monkeypatch):
     """Train in this process: the run's own processes load torch anew, which takes seconds."""
-    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    monkeypatch.setattr(runs, "launch", lambda planned: process.main([str(planned.run)]))
 
 
 def rows(count: int = 8) -> list[dict]:
@@ -182,7 +182,9 @@ def likes(folder, ids, prompt) -> float:
 
 @SLOW
 @pytest.mark.parametrize("ahead", [{}, {"use_data_producer": True, "async_prefetch": True}])
-def test_a_model_learns_from_dialogs_that_an_agent_played(ahead, model, tokenizer, tmp_path, here):
+def test_a_model_learns_from_conversations_that_an_agent_played(
+    ahead, model, tokenizer, tmp_path, here
+):
     play, judge, ids = two_turns(tokenizer)
     with standin.running(play=play, judge=judge) as gym:
         made = keys(
@@ -207,7 +209,7 @@ def test_a_model_learns_from_dialogs_that_an_agent_played(ahead, model, tokenize
 
 
 @SLOW
-def test_some_dialogs_that_fail_do_not_stop_the_run(model, tokenizer, tmp_path, here):
+def test_some_conversations_that_fail_do_not_stop_the_run(model, tokenizer, tmp_path, here):
     play, judge, _ = two_turns(tokenizer)
     data = [row | ({"fault": "500"} if number % 2 else {}) for number, row in enumerate(rows())]
     with standin.running(play=play, judge=judge) as gym:
@@ -246,9 +248,9 @@ def test_failures_of_a_gym_are_masked_and_counted_up_to_the_share_that_may_fail(
     play, judge, _ = two_turns(tokenizer)
     # Of two prompts of a batch one fails.
     data = [row | ({"fault": "500"} if number % 2 else {}) for number, row in enumerate(rows())]
-    dialogs = kind == "dialogs"
-    with standin.running(play=play, judge=judge if dialogs else vowels) as gym:
-        more = {"rl": "rloo"} if kind == "rloo" else {"nemo_gym_multi_turn": dialogs}
+    conversations = kind == "dialogs"
+    with standin.running(play=play, judge=judge if conversations else vowels) as gym:
+        more = {"rl": "rloo"} if kind == "rloo" else {"nemo_gym_multi_turn": conversations}
         trl = {"shuffle_dataset": False, **({} if share is None else {"max_failed_share": share})}
         made = keys(tmp_path, model, gym, data, micro_batch_size=4, max_steps=2, trl=trl, **more)
         assert runs.train(made).exit_code == code

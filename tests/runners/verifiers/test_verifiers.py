@@ -62,7 +62,7 @@ def home(tmp_path_factory) -> str:
 @pytest.fixture
 def here(monkeypatch):
     """Train in this process: the run's own processes load torch anew, which takes seconds."""
-    monkeypatch.setattr(runs, "launched", lambda planned: process.main([str(planned.run)]))
+    monkeypatch.setattr(runs, "launch", lambda planned: process.main([str(planned.run)]))
 
 
 def write(folder: Path, model: str, home: str, *, trl=None, more=None, **section) -> Path:
@@ -285,8 +285,8 @@ class Asked:
         return text if more.get("stream") else json.loads(text)["choices"][0]
 
     @property
-    def dialog(self):
-        return self.conversation.dialog
+    def tokens(self):
+        return self.conversation.tokens
 
 
 @pytest.fixture(scope="module")
@@ -329,9 +329,9 @@ def test_the_tokens_are_those_that_were_sampled_however_they_would_be_tokenized(
     assert one.read[1] == one.read[0] + [*letters, end] + between
     whole = wording.prompt([user("hello"), first["message"], user("again")])
     assert wording.tokenizer.decode(one.read[1]) == wording.tokenizer.decode(whole)
-    assert one.dialog.prompt_ids == one.read[0]
-    assert one.dialog.completion_ids == [*letters, end, *between, *letters, end]
-    assert one.dialog.env_mask == [1] * 6 + [0] * len(between) + [1] * 6
+    assert one.tokens.prompt_ids == one.read[0]
+    assert one.tokens.completion_ids == [*letters, end, *between, *letters, end]
+    assert one.tokens.env_mask == [1] * 6 + [0] * len(between) + [1] * 6
 
 
 def test_an_answer_that_was_cut_is_ended_by_the_environments_tokens(wording, asked):
@@ -343,7 +343,7 @@ def test_an_answer_that_was_cut_is_ended_by_the_environments_tokens(wording, ask
     one.say([user("hello"), first["message"], user("again")])
     whole = wording.prompt([user("hello"), first["message"], user("again")])
     assert one.read[1] == whole
-    assert one.dialog.env_mask[: len(words) + 1] == [1] * len(words) + [0]
+    assert one.tokens.env_mask[: len(words) + 1] == [1] * len(words) + [0]
 
 
 def test_a_history_that_was_rewritten_ends_what_is_trained_on(wording, asked):
@@ -352,11 +352,11 @@ def test_a_history_that_was_rewritten_ends_what_is_trained_on(wording, asked):
     one.say([user("hello")])
     one.say([user("hello, in other words"), {"role": "assistant", "content": "x"}, user("again")])
     one.say([user("hello"), {"role": "assistant", "content": "river"}, user("again")])
-    assert one.dialog.outcome == "prefix_mismatch"
-    assert one.dialog.turns == 1
+    assert one.tokens.outcome == "prefix_mismatch"
+    assert one.tokens.turns == 1
 
 
-def test_a_dialog_without_room_is_refused_as_a_full_context_is(wording, asked):
+def test_a_conversation_without_room_is_refused_as_a_full_context_is(wording, asked):
     one = asked(*[ids_of(wording, "a river of stone")] * 3, limit=20)
 
     def talk():
@@ -370,7 +370,7 @@ def test_a_dialog_without_room_is_refused_as_a_full_context_is(wording, asked):
     error = json.loads(caught.value.read())["error"]
     assert error["code"] == "context_length_exceeded"
     assert "maximum context length" in error["message"]
-    assert one.dialog.outcome == "cut"
+    assert one.tokens.outcome == "cut"
     assert all(most <= 20 for most in one.most)
 
 
@@ -402,7 +402,7 @@ def test_a_request_that_cannot_be_answered_has_a_reason(path, body, status, aske
     assert json.loads(caught.value.read())["error"]["message"]
 
 
-def test_a_dialog_that_is_over_is_refused(wording, asked):
+def test_a_conversation_that_is_over_is_refused(wording, asked):
     one = asked([1])
     one.endpoint.end(one.url)
     with pytest.raises(urllib.error.HTTPError) as caught:
@@ -440,7 +440,7 @@ def test_a_call_of_a_tool_is_read_and_its_result_follows_the_sampled_tokens(call
     one.say([user("hello"), first["message"], result], tools=[TOOL])
     assert one.read[1][: len(one.read[0]) + len(call)] == one.read[0] + call
     assert "<tool_response>\n4\n</tool_response>" in calling.tokenizer.decode(one.read[1])
-    assert one.dialog.outcome == "completed"
+    assert one.tokens.outcome == "completed"
     one.endpoint.close()
 
 

@@ -22,7 +22,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def started(
+def start(
     words: list[str], log: Path, settings: Mapping[str, str], cwd: Path | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a program of a different Python, which writes to a log; `settings` are for its environment."""

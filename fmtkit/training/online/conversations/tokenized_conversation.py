@@ -20,7 +20,7 @@ LEFT_OUT = "masked by the environment"
 
 
 @dataclass
-class Dialog:
+class TokenizedConversation:
     """A conversation as tokens; the four lists after the prompt are parallel.
 
     `env_mask` is 1 for tokens of the model and 0 for those of the environment, whose log-probability is 0;
@@ -70,21 +70,23 @@ class Dialog:
 
 
 def columns(
-    dialogs: Sequence[Dialog], outcomes: Sequence[tuple[Any, float | None, str]], kind: str
+    conversations: Sequence[TokenizedConversation],
+    outcomes: Sequence[tuple[Any, float | None, str]],
+    kind: str,
 ) -> dict[str, list[Any] | None]:
     """Return conversations in the form of a rollout_func's output, with the columns that EnvReward reads.
 
     `outcomes` holds (_, reward, reason) per conversation; a non-empty reason says why it is not trained on.
     """
     return {
-        "prompt_ids": [d.prompt_ids for d in dialogs],
-        "completion_ids": [d.completion_ids for d in dialogs],
-        "logprobs": [d.logprobs for d in dialogs],
-        "env_mask": [d.env_mask for d in dialogs],
+        "prompt_ids": [d.prompt_ids for d in conversations],
+        "completion_ids": [d.completion_ids for d in conversations],
+        "logprobs": [d.logprobs for d in conversations],
+        "env_mask": [d.env_mask for d in conversations],
         "env_reward": [reward for _, reward, _ in outcomes],
-        "num_turns": [d.turns for d in dialogs],
+        "num_turns": [d.turns for d in conversations],
         f"{kind}_outcome": [
-            FAILED + reason if reason else dialog.outcome
-            for dialog, (_, _, reason) in zip(dialogs, outcomes, strict=True)
+            FAILED + reason if reason else conversation.outcome
+            for conversation, (_, _, reason) in zip(conversations, outcomes, strict=True)
         ],
     }

@@ -172,7 +172,7 @@ class Called:
         """Return the error for an exception of a call, with the row that caused it."""
         of = f"one of {len(batch)} completions"
         if row is not None:
-            text = shown(batch.completions[row])
+            text = excerpt(batch.completions[row])
             of = f"completion {batch.first + row} ({text})"
         message = str(error) or "no message"
         return RewardError(
@@ -262,7 +262,7 @@ def _one_reason(label: str, error: BaseException, place: str) -> str:
     return f"reward {label} raised {type(error).__name__}: {error or 'no message'}{place}"
 
 
-def shown(completion: Any) -> str:
+def excerpt(completion: Any) -> str:
     """Return the beginning of a completion, for messages."""
     last = completion[-1] if isinstance(completion, list) and completion else completion
     text = str(last.get("content") if isinstance(last, Mapping) else last)

@@ -19,7 +19,7 @@ from fmtkit.training.online.rewards.batch import (
     recording,
     replay,
 )
-from fmtkit.training.online.rewards.calls import Called, Scored, shown
+from fmtkit.training.online.rewards.calls import Called, Scored, excerpt
 from fmtkit.training.online.rewards.pool import Pool
 from fmtkit.training.online.rewards.verdicts import (
     FinalRewardError,
@@ -137,7 +137,7 @@ class _UserReward:
         values = scored.values
         if self.failures is not None:
             self.failures.add(scored.failed)
-            descriptions = [f"completion {shown(one)}" for one in batch.completions]
+            descriptions = [f"completion {excerpt(one)}" for one in batch.completions]
             label = f"reward {self.called.label}"
             self.failures.timings.add(label, scored.seconds, self.called.seconds, descriptions)
         if self.lengths is not None:

@@ -121,7 +121,7 @@ class Rewards:
     ) -> Reward | AsyncReward | str:
         if isinstance(item, Entry) and item.model:
             return item.model
-        function, options = made(item) if isinstance(item, Entry) else (item, {})
+        function, options = load_entry(item) if isinstance(item, Entry) else (item, {})
         limits = self.options
         called = Called(label, function, options, limits.seconds, limits.retries, limits.masks)
         kind = AsyncReward if _is_async(function) else Reward
@@ -182,7 +182,7 @@ def rewards_of(job: Job) -> Rewards:
     )
 
 
-def made(entry: Entry) -> tuple[Callable[..., Any], Options]:
+def load_entry(entry: Entry) -> tuple[Callable[..., Any], Options]:
     """Load what an entry names, as what is called and its options."""
     return make(user_objects.load_function(KEY, entry.path, entry.places), entry)
 

@@ -15,7 +15,7 @@ from fmtkit.core.worker import Serve
 from fmtkit.training.online.rewards.batch import Batch, recording
 from fmtkit.training.online.rewards.calls import Called
 from fmtkit.training.online.rewards.entries import Entry
-from fmtkit.training.online.rewards.loading import made
+from fmtkit.training.online.rewards.loading import load_entry
 from fmtkit.training.online.rewards.pool import GREETING
 from fmtkit.training.online.rewards.verdicts import RewardError
 
@@ -42,7 +42,7 @@ def serve(setup: Mapping[str, Any]) -> Serve:
 def _called(label: str, spec: bytes, setup: Mapping[str, Any]) -> Called:
     folders, pickled = pickle.loads(spec)  # noqa: S301
     item = user_modules.unpickle(pickled, folders)
-    function, options = made(item) if isinstance(item, Entry) else (item, {})
+    function, options = load_entry(item) if isinstance(item, Entry) else (item, {})
     return Called(label, function, options, setup["seconds"], setup["retries"], setup["masks"])
 
 

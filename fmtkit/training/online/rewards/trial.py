@@ -42,7 +42,11 @@ def run(
     entries.check(rewards)
     first, notes = trial_rows.first_rows(plan, rows)
     remarks += notes
-    tried = trial_rows.given(first, completions) if completions else trial_rows.tried(first)
+    tried = (
+        trial_rows.read_completions(first, completions)
+        if completions
+        else trial_rows.own_completions(first)
+    )
     ids, notes = _ids(plan, tried)
     outcomes = _outcomes(rewards, weights, read_options(section), tried, ids)
     return Trial(tuple(tried), outcomes, (*remarks, *notes, *remarks_on(outcomes, tried)))

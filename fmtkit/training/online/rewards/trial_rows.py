@@ -62,7 +62,7 @@ def first_rows(plan: Plan, count: int) -> tuple[list[dict[str, Any]], list[str]]
     return rows, remarks
 
 
-def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
+def own_completions(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
     """Pair rows with completions: the reference if it exists, an empty one, and the question repeated."""
     out = []
     for number, row in enumerate(rows):
@@ -75,7 +75,7 @@ def tried(rows: Sequence[Mapping[str, Any]]) -> list[Tried]:
     return out
 
 
-def given(rows: Sequence[Mapping[str, Any]], path: str) -> list[Tried]:
+def read_completions(rows: Sequence[Mapping[str, Any]], path: str) -> list[Tried]:
     """Pair the completions of a file with rows: line by line, or by their own `row`."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()

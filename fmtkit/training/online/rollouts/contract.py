@@ -24,7 +24,7 @@ class RolloutError(BetweenStepsError):
     """A rollout function failed or broke its contract; the message names it and the entry."""
 
 
-class Rollout:
+class RolloutFunction:
     """A user's rollout function that is checked at every call."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:

@@ -3,7 +3,7 @@
 A thread may only generate: not with the trainer's tokenizer (fast ones refuse two users at once), no
 collective of the processes, no metrics. A generation is `prepare` (main thread, all processes) -> a job
 for the thread, and `generate` (main thread, all processes) -> what TRL's `_generate` returns. Those here
-answer once; `dialogs_ahead` runs complete conversations.
+answer once; `conversations_ahead` runs complete conversations.
 """
 
 import copy
@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from fmtkit.training.online.rollouts.contract import Rollout
+from fmtkit.training.online.rollouts.contract import RolloutFunction
 
-Rows = Sequence[dict[str, Any]]
+PromptRows = Sequence[dict[str, Any]]
 Job = Callable[[], Any]
 
 
@@ -46,15 +46,15 @@ class Given(ABC):
 class FunctionGeneration(Given):
     """The user's rollout function, run ahead of time; each process runs its own."""
 
-    def __init__(self, function: Rollout) -> None:
+    def __init__(self, function: RolloutFunction) -> None:
         self.function = function
 
-    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:
+    def prepare(self, trainer: Any, prompts: list[Any], rows: PromptRows) -> Job | None:
         """Return the call of the function on these prompts."""
         return partial(self._made, copy.deepcopy(prompts), trainer, rows)
 
     def _made(
-        self, prompts: list[Any], trainer: Any, rows: Rows
+        self, prompts: list[Any], trainer: Any, rows: PromptRows
     ) -> tuple[dict[str, Any], list[Any]]:
         return self.function.made(prompts, trainer, rows), prompts
 
@@ -67,7 +67,7 @@ class FunctionGeneration(Given):
 class ServerGeneration(Given):
     """Requests to a vLLM server, sent by the main process for all."""
 
-    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Job | None:
+    def prepare(self, trainer: Any, prompts: list[Any], rows: PromptRows) -> Job | None:
         """Tokenize as TRL does, and return the request; None for prompts with images."""
         del rows
         prompt_ids, images, _ = trainer._tokenize_prompts(copy.deepcopy(prompts))

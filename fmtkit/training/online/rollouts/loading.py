@@ -56,9 +56,9 @@ def _named(section: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _rollout(name: str, places: Sequence[Path]) -> Any:
-    from fmtkit.training.online.rollouts.contract import Rollout
+    from fmtkit.training.online.rollouts.contract import RolloutFunction
 
-    return Rollout(f"{ROLLOUT} {name}", user_objects.load_function(ROLLOUT, name, places))
+    return RolloutFunction(f"{ROLLOUT} {name}", user_objects.load_function(ROLLOUT, name, places))
 
 
 def _tool(name: str, places: Sequence[Path]) -> Callable[..., Any]:

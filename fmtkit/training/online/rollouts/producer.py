@@ -104,13 +104,15 @@ class Worker:
                     future.set_exception(error)
 
 
-Rows = Sequence[dict[str, Any]]
+PromptRows = Sequence[dict[str, Any]]
 
 
 class Generation(Protocol):
     """How answers are made; see `fmtkit.training.online.rollouts.generation`."""
 
-    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None: ...
+    def prepare(
+        self, trainer: Any, prompts: list[Any], rows: PromptRows
+    ) -> Callable[[], Any] | None: ...
 
     def scoring(self, trainer: Any, wait: Callable[[], Any]) -> AbstractContextManager[None]: ...
 
@@ -123,7 +125,7 @@ class Generation(Protocol):
 class Pending:
     """Answers in flight: their rows, and the step of the weights that generate them."""
 
-    rows: Rows
+    rows: PromptRows
     prompts: list[Any]
     step: int
     made: Callable[[], Any]
@@ -149,12 +151,12 @@ class Producer:
         """Return the number of the batch that trains now, counted from the start of this run."""
         return int(self.trainer._step - self.first)
 
-    def rows_of_now(self) -> Rows | None:
+    def rows_of_now(self) -> PromptRows | None:
         """Return the rows whose answers are under way for this batch, or None."""
         pending = self.pending.get(self.index)
         return None if pending is None else pending.rows
 
-    def scoring(self, rows: Rows) -> AbstractContextManager[None]:
+    def scoring(self, rows: PromptRows) -> AbstractContextManager[None]:
         """Surround TRL's method that generates and scores the answers to the current rows."""
         pending = self.pending.get(self.index) if self.trainer.model.training else None
         if pending is None or pending.rows is not rows:
@@ -178,7 +180,7 @@ class Producer:
         self._log("prefetch/age_in_steps", self.trainer.state.global_step - pending.step)
         return output
 
-    def ask_ahead(self, chosen: Callable[[Rows], Rows]) -> None:
+    def ask_ahead(self, chosen: Callable[[PromptRows], PromptRows]) -> None:
         """Ask for the answers to the batches to come; `chosen` returns the rows that they will have."""
         now = self.index
         self.batches.forget_before(now)
@@ -198,7 +200,7 @@ class Producer:
         steps: int = state.max_steps - self.first_step
         return steps * int(self.trainer.args.gradient_accumulation_steps)
 
-    def _ask(self, index: int, rows: Rows) -> None:
+    def _ask(self, index: int, rows: PromptRows) -> None:
         if "image" in rows[0] or "images" in rows[0]:
             return
         prompts = [row["prompt"] for row in rows]

@@ -6,8 +6,8 @@ from typing import Any
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from fmtkit.training.online.rollouts.contract import Rollout
-from fmtkit.training.online.rollouts.dialogs_ahead import DialogGeneration
+from fmtkit.training.online.rollouts.contract import RolloutFunction
+from fmtkit.training.online.rollouts.conversations_ahead import ConversationGeneration
 from fmtkit.training.online.rollouts.generation import FunctionGeneration, ServerGeneration
 from fmtkit.training.online.rollouts.producer import Generation, Producer
 from fmtkit.training.online.rollouts.sync_interval import SyncInterval
@@ -20,7 +20,7 @@ from fmtkit.training.vllm.lora_sync import (
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 from fmtkit.training.vllm.server import address
 
-Rows = Sequence[dict[str, Any]]
+PromptRows = Sequence[dict[str, Any]]
 
 
 class RolloutTrainer(GRPOTrainer):
@@ -37,14 +37,16 @@ class RolloutTrainer(GRPOTrainer):
     def __init__(self, *, rollouts: RolloutSettings | None = None, **kwargs: Any) -> None:
         """Take TRL's arguments by name, and the settings of rollouts."""
         self.rollouts = rollouts or RolloutSettings()
-        self.rows: Rows = ()
+        self.rows: PromptRows = ()
         self.interval: SyncInterval | None = None
         self.producer: Producer | None = None
         self.lora_sync: LoraSync | None = None
         function = kwargs.get("rollout_func")
         if function is not None:
-            is_checked = isinstance(function, Rollout)
-            kwargs["rollout_func"] = function if is_checked else Rollout("rollout_func", function)
+            is_checked = isinstance(function, RolloutFunction)
+            kwargs["rollout_func"] = (
+                function if is_checked else RolloutFunction("rollout_func", function)
+            )
         with connecting(self.rollouts, kwargs["args"].vllm_server_timeout):
             super().__init__(**kwargs)
         self.connect_rollouts()
@@ -88,14 +90,14 @@ class RolloutTrainer(GRPOTrainer):
             return FunctionGeneration(self.rollout_func)
         has_environment = bool(self.tools) or self.environment_factories is not None
         if has_environment and self.accelerator.num_processes == 1:
-            return DialogGeneration(self)
+            return ConversationGeneration(self)
         return ServerGeneration()
 
-    def rows_ahead(self, rows: Rows) -> Rows:
+    def rows_ahead(self, rows: PromptRows) -> PromptRows:
         """Return the rows to use for a batch; a subclass may replace some."""
         return rows
 
-    def limited(self, rows: Rows) -> AbstractContextManager[None]:
+    def limited(self, rows: PromptRows) -> AbstractContextManager[None]:
         """Return a context in which the answers to these rows are generated; a subclass may limit them."""
         del rows
         return nullcontext()
@@ -108,13 +110,13 @@ class RolloutTrainer(GRPOTrainer):
             epoch_iterator = self.producer.batches.over(epoch_iterator)
         return super().get_batch_samples(epoch_iterator, num_batches, device)
 
-    def choose_rows(self, batch: Rows) -> Rows:
+    def choose_rows(self, batch: PromptRows) -> PromptRows:
         """Set and return the rows to train instead of a batch: those with prefetched answers, if any."""
         if batch is not self.rows:
             self.rows = self._chosen(batch) if self.model.training else batch
         return self.rows
 
-    def _chosen(self, batch: Rows) -> Rows:
+    def _chosen(self, batch: PromptRows) -> PromptRows:
         ready = None if self.producer is None else self.producer.rows_of_now()
         return self.rows_ahead(batch) if ready is None else ready
 

@@ -50,7 +50,7 @@ def message(role: str, content: Expr, *, wide: bool = False) -> Expr:
     return message_of(WIDE if wide else NARROW, pl.lit(role), content)
 
 
-def dialog(*, wide: bool = False, **turns: Column) -> Column:
+def messages_of(*, wide: bool = False, **turns: Column) -> Column:
     """Make one message of each named turn, in order; a row's null or empty turns are left out.
 
     Args:
@@ -160,7 +160,7 @@ def pair(question: Column, chosen: Column, rejected: Column, system: Column = AB
         rejected: The text of the worse answer; a row where both are equal is a bad one.
         system: The text of the system turn; null or empty where there is none.
     """
-    return chosen_over(dialog(system=system, user=question), chosen, rejected)
+    return chosen_over(messages_of(system=system, user=question), chosen, rejected)
 
 
 def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
@@ -174,8 +174,8 @@ def chosen_over(prompt: Column, chosen: Column, rejected: Column) -> Preference:
     one, better = chosen.named()
     other, worse = rejected.named()
     same = Problem("no_preference", None, Equal(one, other), "chosen equals rejected")
-    said = dialog(assistant=worse)
-    return Preference(prompt, dialog(assistant=better), said.with_value(said.value, same))
+    said = messages_of(assistant=worse)
+    return Preference(prompt, messages_of(assistant=better), said.with_value(said.value, same))
 
 
 def labelled(question: Column, answer: Column, label: Column, system: Column = ABSENT) -> Unpaired:
@@ -187,7 +187,7 @@ def labelled(question: Column, answer: Column, label: Column, system: Column = A
         label: Whether the answer is a desirable one.
         system: The text of the system turn; null or empty where there is none.
     """
-    return Unpaired(dialog(system=system, user=question), dialog(assistant=answer), label)
+    return Unpaired(messages_of(system=system, user=question), messages_of(assistant=answer), label)
 
 
 def without_system(messages: Column) -> Column:
@@ -415,8 +415,8 @@ def ranking(prompt: Column, replies: Column, scores: Expr) -> Ranking:
         replies: A list of texts.
         scores: A list of numbers, as long as that of the replies.
     """
-    dialogs = replies.value.list.eval(pl.concat_list([message("assistant", pl.element())]))
-    return Ranking(prompt, replies.with_value(dialogs), Column(scores))
+    conversations = replies.value.list.eval(pl.concat_list([message("assistant", pl.element())]))
+    return Ranking(prompt, replies.with_value(conversations), Column(scores))
 
 
 def of_each(items: Expr, name: str) -> Expr:

@@ -9,7 +9,7 @@ from fmtkit.columns.shared_turns import (
     PROMPT_END_ROLES,
     begins_with,
     joined,
-    same_dialog,
+    same_conversation,
     shared_turns,
 )
 
@@ -21,7 +21,7 @@ MESSAGE = st.fixed_dictionaries(
         "train": st.sampled_from([None, True]),
     }
 )
-DIALOG = st.none() | st.lists(MESSAGE, max_size=5)
+CONVERSATION = st.none() | st.lists(MESSAGE, max_size=5)
 
 
 def counted(one: list[dict[str, Any]] | None, other: list[dict[str, Any]] | None) -> int:
@@ -34,7 +34,7 @@ def counted(one: list[dict[str, Any]] | None, other: list[dict[str, Any]] | None
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(DIALOG, DIALOG, st.booleans()), min_size=1, max_size=6))
+@given(st.lists(st.tuples(CONVERSATION, CONVERSATION, st.booleans()), min_size=1, max_size=6))
 def test_shared_turns_are_those_of_a_loop(rows: list[tuple[Any, Any, bool]]) -> None:
     pairs = [
         (one, [*one[:2], *(other or [])] if same and one else other) for one, other, same in rows
@@ -53,12 +53,12 @@ def frame_of(rows: list[tuple[Any, Any, bool]]) -> pl.DataFrame:
     return pl.DataFrame(dict(zip(schema, map(list, columns), strict=True)), schema=schema)
 
 
-def said(dialog: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**message, "train": None} for message in dialog]
+def said(conversation: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**message, "train": None} for message in conversation]
 
 
 ROWS = st.lists(
-    st.tuples(DIALOG, DIALOG, st.booleans(), st.booleans()).map(
+    st.tuples(CONVERSATION, CONVERSATION, st.booleans(), st.booleans()).map(
         lambda row: (row[0], row[0] + (row[1] or [])[:1] if row[2] and row[0] else row[1], row[3])
     ),
     min_size=1,
@@ -68,11 +68,11 @@ ROWS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(ROWS, st.integers(0, 2))
-def test_comparing_and_joining_dialogs_is_what_lists_do(rows, skipped: int) -> None:
+def test_comparing_and_joining_conversations_is_what_lists_do(rows, skipped: int) -> None:
     frame = frame_of(rows).slice(min(skipped, len(rows) - 1))
     one, other, where = pl.col("one"), pl.col("other"), pl.col("where")
     made = frame.select(
-        same=same_dialog(one, other),
+        same=same_conversation(one, other),
         begins=begins_with(other, one, where),
         joined=joined(one, other, where),
     )

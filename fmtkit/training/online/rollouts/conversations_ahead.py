@@ -21,7 +21,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.online.rollouts.contract import RolloutError, in_one_line
 
-Rows = Sequence[dict[str, Any]]
+PromptRows = Sequence[dict[str, Any]]
 Pool = dict[Any, list[Any]]
 
 _READ = (
@@ -62,7 +62,7 @@ class Conversations(GRPOTrainer):
         self.environments = None
         self._batch_environments: list[Any] = []
 
-    def run(self, rows: Rows) -> tuple[list[Any], tuple[Any, ...]]:
+    def run(self, rows: PromptRows) -> tuple[list[Any], tuple[Any, ...]]:
         """Return the prompts of some rows, and what TRL's `_generate` returns for them.
 
         The steps before it are those of TRL's `_generate_and_score_completions`: it draws and resets the
@@ -140,7 +140,7 @@ class Prefetched:
     tokens: int
 
 
-class DialogGeneration:
+class ConversationGeneration:
     """Conversations of a trainer with tools or environments, in one process that asks a vLLM server."""
 
     def __init__(self, trainer: Any) -> None:
@@ -148,7 +148,9 @@ class DialogGeneration:
         self.free: list[Pool] = []
         """Environments that no batch uses any longer, for reuse."""
 
-    def prepare(self, trainer: Any, prompts: list[Any], rows: Rows) -> Callable[[], Any] | None:
+    def prepare(
+        self, trainer: Any, prompts: list[Any], rows: PromptRows
+    ) -> Callable[[], Any] | None:
         """Return the job that runs the conversations of these rows."""
         del prompts
         pool = self.free.pop() if self.free else {}
@@ -196,7 +198,7 @@ class DialogGeneration:
         return prefetched.answers
 
 
-def _prefetch(conversations: Conversations, rows: Rows) -> Prefetched:
+def _prefetch(conversations: Conversations, rows: PromptRows) -> Prefetched:
     """Run the conversations of some rows; raise RolloutError for an error of the user's code."""
     before = conversations.state.num_input_tokens_seen
     try:

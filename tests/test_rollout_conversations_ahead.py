@@ -1,4 +1,4 @@
-"""Dialogs with tools and environments, made ahead: the samples, masks and ratios of those made in place."""
+"""Conversations with tools and environments, made ahead: the samples, masks and ratios of those made in place."""
 
 import re
 import threading
@@ -15,7 +15,7 @@ import trl
 from datasets import Dataset
 
 from fmtkit.training.online.rollouts.contract import RolloutError
-from fmtkit.training.online.rollouts.dialogs_ahead import Conversations
+from fmtkit.training.online.rollouts.conversations_ahead import Conversations
 from fmtkit.training.run import process
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
@@ -131,7 +131,12 @@ def trained(
     def noted(prompts, completions, completion_ids, environments=None, **_):
         states = [(e.total, e.steps, sorted(e.threads)) for e in environments or ()]
         seen.append(
-            {"prompts": prompts, "dialogs": completions, "ids": completion_ids, "states": states}
+            {
+                "prompts": prompts,
+                "conversations": completions,
+                "ids": completion_ids,
+                "states": states,
+            }
         )
         return [float(len(ids) % 5) for ids in completion_ids]
 
@@ -188,7 +193,9 @@ def say(number: int) -> str:
     [(Counter, {}), (None, {"tools": [add]}), (Counter, {"tools": [say]})],
     ids=["environment", "tools", "both"],
 )
-def test_dialogs_and_losses_are_those_without_prefetch(caller, tmp_path, environment, more, depth):
+def test_conversations_and_losses_are_those_without_prefetch(
+    caller, tmp_path, environment, more, depth
+):
     arguments = {"told": False, "environment": environment, "more": more}
     plain, before = trained(caller, tmp_path / "a", **arguments)
     settings = RolloutSettings(async_prefetch=True, prefetch_depth=depth)
@@ -260,7 +267,7 @@ def test_environments_are_used_again(caller, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_ratios_are_to_the_weights_that_made_the_dialog(caller, tmp_path):
+def test_the_ratios_are_to_the_weights_that_made_the_conversation(caller, tmp_path):
     """At lag 0 they are 1; ahead, they tell how far one step has moved, on the model's tokens alone."""
     _, plain = trained(caller, tmp_path / "a", learning_rate=5e-3)
     ahead_seen, ahead = trained(caller, tmp_path / "b", AHEAD, learning_rate=5e-3)
@@ -271,14 +278,14 @@ def test_the_ratios_are_to_the_weights_that_made_the_dialog(caller, tmp_path):
     assert all(value > 1e-3 for value in difference[1:])
     versions = ahead.vllm_generation.asked
     per_batch = len(versions) // len(ahead_seen)
-    # Both turns of every dialog are of one version of the weights: that of the step before.
+    # Both turns of every conversation are of one version of the weights: that of the step before.
     assert [
         {v for v, _ in versions[n : n + per_batch]} for n in range(0, len(versions), per_batch)
     ] == [{0}, {0}, {1}, {2}]
 
 
 @pytest.mark.slow
-def test_an_evaluation_beside_dialogs_made_ahead_plays_its_own(caller, tmp_path):
+def test_an_evaluation_beside_conversations_made_ahead_plays_its_own(caller, tmp_path):
     held = scripted.dataset(4)
     arguments = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4}
     plain, before = trained(
@@ -300,7 +307,7 @@ class Stuck(Counter):
 def test_a_tool_that_raises_tells_the_model_and_is_counted(caller, tmp_path):
     seen, trainer = trained(caller, tmp_path, AHEAD, told=False, environment=Stuck, sampler=Three)
     assert logged(trainer, "tools/failure_frequency") == pytest.approx([1 / 3] * 4)
-    assert "the counter is stuck" in str(seen[-1]["dialogs"][0])
+    assert "the counter is stuck" in str(seen[-1]["conversations"][0])
 
 
 class Three(Sampler):

@@ -19,13 +19,13 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Dialogs(FlatMessages[pa.StructArray]):
+class Conversations(FlatMessages[pa.StructArray]):
     """The messages of a column of a table, and the column's name."""
 
     name: str
 
     @classmethod
-    def of(cls, name: str, column: pa.Array | pa.ChunkedArray) -> "Dialogs":
+    def of(cls, name: str, column: pa.Array | pa.ChunkedArray) -> "Conversations":
         """Flatten a column of lists of messages."""
         return cls(**vars(flatten(column)), name=name)
 
@@ -49,45 +49,47 @@ def _bools(array: pa.Array) -> Bools:
     return found
 
 
-def empty_turn(dialogs: Dialogs) -> Bools:
+def empty_turn(conversations: Conversations) -> Bools:
     """Find rows with a message without text, reasoning or tool call; system prompts may be empty."""
-    full = reduce(or_, map(dialogs.filled, ("content", *SAYING)))
-    return dialogs.rows_with(~full & ~dialogs.is_role(*MAY_BE_EMPTY))
+    full = reduce(or_, map(conversations.filled, ("content", *SAYING)))
+    return conversations.rows_with(~full & ~conversations.is_role(*MAY_BE_EMPTY))
 
 
-def role_order(dialogs: Dialogs) -> Bools:
+def role_order(conversations: Conversations) -> Bools:
     """Find rows whose turns do not alternate, or do not begin as they should."""
-    system, user = dialogs.is_role(*SYSTEM), dialogs.is_role("user")
-    bot, tool = dialogs.is_role("assistant"), dialogs.is_role("tool")
-    first = dialogs.is_first
+    system, user = conversations.is_role(*SYSTEM), conversations.is_role("user")
+    bot, tool = conversations.is_role("assistant"), conversations.is_role("tool")
+    first = conversations.is_first
     after_system, after_user, after_bot, after_tool = (
         np.append(False, kind[:-1])[: len(kind)] & ~first for kind in (system, user, bot, tool)
     )
-    calls = np.append(False, dialogs.filled("tool_calls")[:-1])[: len(first)]
+    calls = np.append(False, conversations.filled("tool_calls")[:-1])[: len(first)]
     wrong = system & ~first & ~after_system
     wrong |= (user & after_user) | (bot & after_bot & ~calls)
     wrong |= tool & ~(after_bot | after_tool) & ~first
-    if dialogs.name in ("prompt", "messages"):
+    if conversations.name in ("prompt", "messages"):
         wrong |= bot & (first | after_system)
     else:
         wrong |= first & ~bot
-    if dialogs.name == "prompt":
-        wrong |= dialogs.is_last & bot
-    return dialogs.rows_with(wrong)
+    if conversations.name == "prompt":
+        wrong |= conversations.is_last & bot
+    return conversations.rows_with(wrong)
 
 
-def trailing_user_turn(dialogs: Dialogs) -> Bools:
+def trailing_user_turn(conversations: Conversations) -> Bools:
     """Find conversations, and replies, that end with the user's turn."""
-    if dialogs.name == "prompt":
-        return np.zeros(len(dialogs.sizes), dtype=np.bool_)
-    return dialogs.rows_with(dialogs.is_last & dialogs.is_role("user"))
+    if conversations.name == "prompt":
+        return np.zeros(len(conversations.sizes), dtype=np.bool_)
+    return conversations.rows_with(conversations.is_last & conversations.is_role("user"))
 
 
-def unclosed_think(dialogs: Dialogs) -> Bools:
+def unclosed_think(conversations: Conversations) -> Bools:
     """Find rows with a reply that opens more thoughts than it closes."""
-    content = dialogs.field("content")
+    content = conversations.field("content")
     # Most texts have no such tag: the cheaper question first.
-    candidates = np.flatnonzero(matching(content, ("<think>",)) & dialogs.is_role("assistant"))
+    candidates = np.flatnonzero(
+        matching(content, ("<think>",)) & conversations.is_role("assistant")
+    )
     wrong = np.zeros(len(content), dtype=np.bool_)
     if len(candidates):
         texts = content.take(pa.array(candidates))
@@ -96,7 +98,7 @@ def unclosed_think(dialogs: Dialogs) -> Bools:
             for tag in ("<think>", "</think>")
         )
         wrong[candidates] = opened > closed
-    return dialogs.rows_with(wrong)
+    return conversations.rows_with(wrong)
 
 
 _OPENS = tuple(start for start, _ in thinking.TAGS)
@@ -104,10 +106,10 @@ _THOUGHT = f"(?:{thinking.OPEN})" + r"\s*(?:[^<\s]|<[^/|])"
 """The beginning of a block of thinking that is not empty."""
 
 
-def with_reasoning(dialogs: Dialogs) -> Bools:
+def with_reasoning(conversations: Conversations) -> Bools:
     """Return which messages are replies with reasoning, beside their content or in it."""
-    content, reply = dialogs.field("content"), dialogs.is_role("assistant")
-    thinks = dialogs.filled(REASONING_KEYS[0]) & reply
+    content, reply = conversations.field("content"), conversations.is_role("assistant")
+    thinks = conversations.filled(REASONING_KEYS[0]) & reply
     candidates = np.flatnonzero(matching(content, _OPENS) & reply & ~thinks)
     if len(candidates):
         texts = content.take(pa.array(candidates))
@@ -116,7 +118,7 @@ def with_reasoning(dialogs: Dialogs) -> Bools:
     return thinks
 
 
-DIALOG_CHECKS: dict[str, Callable[[Dialogs], Bools]] = {
+CONVERSATION_CHECKS: dict[str, Callable[[Conversations], Bools]] = {
     "empty_turn": empty_turn,
     "role_order": role_order,
     "trailing_user_turn": trailing_user_turn,

@@ -78,7 +78,7 @@ odd_turns = st.one_of(
 
 
 def exchanges(most: int) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Return dialogs of questions and replies by turns."""
+    """Return conversations of questions and replies by turns."""
     pairs = st.lists(st.tuples(plain_users, plain_replies), min_size=1, max_size=most)
     return pairs.map(lambda found: [turn for pair in found for turn in pair])
 
@@ -105,7 +105,7 @@ worked = st.builds(
     anything,
     plain_replies,
 )
-dialogs = led | worked | wild
+conversations = led | worked | wild
 prompts = led.map(lambda turns: turns[:-1]) | worked.map(lambda turns: turns[:-1]) | wild
 replies = (
     simple.map(lambda turns: turns[1:])
@@ -121,7 +121,7 @@ def _row(columns: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[s
 
 
 ROWS = {
-    "Conversation": _row({"messages": dialogs}),
+    "Conversation": _row({"messages": conversations}),
     "Completion": _row({"prompt": prompts, "completion": replies}),
     "Preference": _row({"prompt": prompts, "chosen": replies, "rejected": replies}),
     "Unpaired": _row({"prompt": prompts, "completion": replies, "label": st.booleans()}),

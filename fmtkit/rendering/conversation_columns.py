@@ -33,7 +33,7 @@ NO_ROLE = -1
 
 
 @dataclass
-class DialogColumn:
+class ConversationColumn:
     """One conversation for each row: the messages of row i are those from starts[i] to ends[i].
 
     A template gets a content as its text, as a list of one part (`in_part`), or as several `parts`,
@@ -143,9 +143,9 @@ class DialogColumn:
         return found
 
 
-def dialog_column(
+def conversation_column(
     array: pa.Array, forms: Forms = TEXTS, cuts: Mapping[int, Cuts] | None = None
-) -> DialogColumn:
+) -> ConversationColumn:
     """Read a list of messages for each row in place; strings may be large.
 
     `forms` are those that the template takes, `cuts` says by row which contents came in parts.
@@ -160,7 +160,7 @@ def dialog_column(
     }
     ends = flat.starts + flat.sizes
     in_part = np.zeros(len(roles), np.bool_)
-    made = DialogColumn(flat.starts, ends, flat.valid, roles, names, columns, in_part)
+    made = ConversationColumn(flat.starts, ends, flat.valid, roles, names, columns, in_part)
     cuts = cuts or {}
     if forms == TEXTS and not any(_shows_images(one) for one in cuts.values()):
         return made
@@ -175,17 +175,19 @@ def _is_image(piece: str) -> bool:
     return isinstance(piece, ImageMark)
 
 
-def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> DialogColumn:
+def _in_parts(
+    conversation: ConversationColumn, forms: Forms, cuts: Mapping[int, Cuts]
+) -> ConversationColumn:
     """Give contents in parts if they came in parts, or if the template takes nothing else."""
-    contents = dialog.columns["content"]
+    contents = conversation.columns["content"]
     # The last one is that of a message without a role (NO_ROLE).
-    by_role = [forms.of(name) for name in (*dialog.role_names, None)]
+    by_role = [forms.of(name) for name in (*conversation.role_names, None)]
     found: dict[int, tuple[str, ...]] = {}
     images, unseen = set(), set()
     for row, known in cuts.items():
         with_images = _shows_images(known)
-        for index in range(int(dialog.starts[row]), int(dialog.ends[row])):
-            takes_text = by_role[int(dialog.roles[index])] is Form.TEXT
+        for index in range(int(conversation.starts[row]), int(conversation.ends[row])):
+            takes_text = by_role[int(conversation.roles[index])] is Form.TEXT
             if not contents.present[index] or (takes_text and not with_images):
                 continue
             parts = known.get(contents.text(index))
@@ -197,11 +199,13 @@ def _in_parts(dialog: DialogColumn, forms: Forms, cuts: Mapping[int, Cuts]) -> D
     several = {
         index: parts for index, parts in found.items() if len(parts) != 1 or _is_image(parts[0])
     }
-    in_part = np.array([form is Form.PARTS for form in by_role])[dialog.roles] & contents.present
+    in_part = (
+        np.array([form is Form.PARTS for form in by_role])[conversation.roles] & contents.present
+    )
     in_part[[index for index in found if index not in several]] = True
     in_part[list(several)] = False
     return replace(
-        dialog,
+        conversation,
         in_part=in_part,
         parts=several,
         images=frozenset(images),
@@ -226,18 +230,24 @@ def _roles(array: pa.Array) -> tuple[Int64s, list[str]]:
 class Batch:
     """Rows to render: one or several conversations for each, and its tools as canonical JSON text."""
 
-    dialogs: Sequence[DialogColumn]
+    conversations: Sequence[ConversationColumn]
     tools: pa.Array | None = None
 
     @cached_property
-    def parts(self) -> list[DialogColumn]:
+    def parts(self) -> list[ConversationColumn]:
         """Return the conversations, and the tools as symbols."""
-        return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=False)]
+        return [
+            *self.conversations,
+            _tool_column(self.tools, len(self.conversations[0]), known=False),
+        ]
 
     @cached_property
-    def parts_with_known_tools(self) -> list[DialogColumn]:
+    def parts_with_known_tools(self) -> list[ConversationColumn]:
         """Return the conversations, and the tools as they are: for a template that looks into them."""
-        return [*self.dialogs, _tool_column(self.tools, len(self.dialogs[0]), known=True)]
+        return [
+            *self.conversations,
+            _tool_column(self.tools, len(self.conversations[0]), known=True),
+        ]
 
     def of_same_tools(self, least: int) -> Bools:
         """Return which rows have tools that at least a given number of rows share."""
@@ -249,7 +259,7 @@ class Batch:
         return many
 
 
-def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogColumn:
+def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> ConversationColumn:
     """Read tools as if they were messages: see tracing.Shape. Rows of the same tools share theirs."""
     valid = validity(tools) if tools is not None else np.zeros(count, np.bool_)
     starts = np.zeros(count, np.int64)
@@ -273,7 +283,7 @@ def _tool_column(tools: pa.Array | None, count: int, *, known: bool) -> DialogCo
         ends[rows] = np.array(bounds, np.int64)[codes[rows] + 1]
     every = np.ones(count, np.bool_)
     columns = {TOOL: text_column(texts(written))} if written and not known else {}
-    return DialogColumn(
+    return ConversationColumn(
         starts,
         ends,
         every,
@@ -295,16 +305,16 @@ def _opened(text: str) -> tuple[str, list[str]]:
     return ("[]", members) if all(map(is_encodable, members)) else (text, [])
 
 
-def signature(dialogs: Sequence[DialogColumn], row: int) -> Signature:
+def signature(conversations: Sequence[ConversationColumn], row: int) -> Signature:
     """Return the shapes of all conversations of a row, and of its tools."""
-    return tuple(dialog.shapes(row) for dialog in dialogs)
+    return tuple(conversation.shapes(row) for conversation in conversations)
 
 
-def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
+def groups(conversations: Sequence[ConversationColumn], rows: Int64s) -> list[Int64s]:
     """Put rows of the same signature together, in the order of their first rows."""
     labels = np.zeros(len(rows), np.int64)
-    for dialog in dialogs:
-        labels = _refine(labels, dialog, rows)
+    for conversation in conversations:
+        labels = _refine(labels, conversation, rows)
     if not len(rows):
         return []
     _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -314,14 +324,14 @@ def groups(dialogs: Sequence[DialogColumn], rows: Int64s) -> list[Int64s]:
     return [parts[i] for i in np.argsort(firsts, kind="stable")]
 
 
-def _refine(labels: Int64s, dialog: DialogColumn, rows: Int64s) -> Int64s:
+def _refine(labels: Int64s, conversation: ConversationColumn, rows: Int64s) -> Int64s:
     """Split groups by a conversation: message by message, several of them in one number.
 
     Each message is looked at once: only the rows that have a message at a position take part there.
     """
-    codes = dialog.codes() + 1
+    codes = conversation.codes() + 1
     kinds = int(codes.max(initial=0)) + 1
-    starts, lengths = dialog.starts[rows], dialog.ends[rows] - dialog.starts[rows]
+    starts, lengths = conversation.starts[rows], conversation.ends[rows] - conversation.starts[rows]
     longest_first = np.argsort(-lengths, kind="stable")
     counts = np.searchsorted(-lengths[longest_first], -np.arange(int(lengths.max(initial=0))))
     _, labels = np.unique(labels, return_inverse=True)

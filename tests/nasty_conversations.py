@@ -9,7 +9,7 @@ from fmtkit.core.tables import WIDE_MESSAGE
 from fmtkit.rendering.content_parts import TEXTS, Cuts, cuts_of, in_form, texts_of
 from fmtkit.rendering.jinja_environment import text_part
 
-DIALOGS = pa.list_(WIDE_MESSAGE)
+CONVERSATIONS = pa.list_(WIDE_MESSAGE)
 
 BITS = [
     *("", "a", "user", "assistant", " ", "\n", "\t x ", "0", "None", "false", "x" * 13),
@@ -49,7 +49,7 @@ def prompts(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @st.composite
-def dialogs(draw: st.DrawFn) -> list[dict[str, Any]]:
+def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Make a conversation, now and then one with its roles in disorder."""
     if draw(st.integers(0, 9)) == 0:
         roles = draw(st.lists(st.sampled_from(["system", "user", "assistant", "tool", "odd"])))
@@ -61,23 +61,25 @@ def dialogs(draw: st.DrawFn) -> list[dict[str, Any]]:
 @st.composite
 def in_parts(draw: st.DrawFn, made: st.SearchStrategy[list[dict[str, Any]]]) -> list[Any]:
     """Give some contents of conversations in text parts: one, several, blank ones, none."""
-    dialog = draw(made)
+    conversation = draw(made)
     parts = st.lists(texts.map(text_part), max_size=3)
-    changed = [{**m, "content": draw(parts)} if draw(st.booleans()) else m for m in dialog]
+    changed = [{**m, "content": draw(parts)} if draw(st.booleans()) else m for m in conversation]
     # The parts of a content are found again by its text: one that also stands whole has none.
     joined = ["".join(texts_of(m["content"])) for m in changed]
-    return changed if len(set(joined)) == len(joined) else dialog
+    return changed if len(set(joined)) == len(joined) else conversation
 
 
 def joined(rows: list[Any]) -> tuple[list[Any], dict[int, Cuts]]:
     """Make canonical messages of such in parts, and say of each row which parts these came in."""
-    cuts = {row: cuts_of(m["content"] for m in dialog) for row, dialog in enumerate(rows)}
-    return [[in_form(m, TEXTS) for m in dialog] for dialog in rows], cuts
+    cuts = {
+        row: cuts_of(m["content"] for m in conversation) for row, conversation in enumerate(rows)
+    }
+    return [[in_form(m, TEXTS) for m in conversation] for conversation in rows], cuts
 
 
 def column(rows: list[Any]) -> pa.Array:
     """Make a column of conversations; None is a null row."""
-    return pa.array(rows, DIALOGS)
+    return pa.array(rows, CONVERSATIONS)
 
 
 def say(*turns: tuple[str, str]) -> list[dict[str, Any]]:
