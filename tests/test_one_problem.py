@@ -177,7 +177,7 @@ BOTH = {"bf16": True, "fp16": True}
             {"two_schedules", "conflict"},
         ),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_one_fault_hides_no_other(config, method, keys, codes):
     with pytest.raises(RefusalError) as error:
