@@ -11,10 +11,10 @@ from statistics import median
 TIMED = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
 PLANNED = "from fmtkit.training.planning import plan; from fmtkit.training.run import checklist"
 READ = """
-from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning import trl_refusals
 made = plan.plan({"rl": "grpo", "micro_batch_size": 8}, partial=True)
 """
-READ_TWICE = READ + "list(trainer_rules.check(made))\n" * 20
+READ_TWICE = READ + "list(trl_refusals.check(made))\n" * 20
 MADE = """
 from trl import GRPOConfig
 GRPOConfig(output_dir="x", use_cpu=True, bf16=False)

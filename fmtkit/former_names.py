@@ -14,7 +14,7 @@ FORMER = {
         (
             "fmtkit",
             "fmtkit.columns",
-            "exports instructions kinds problems references transcripts turns",
+            "exports instructions kinds problems references transcripts",
         ),
         ("fmtkit", "fmtkit.core", "codes errors plugins runner tables"),
         ("fmtkit", "fmtkit.formats", "registry target_registry"),
@@ -31,7 +31,7 @@ FORMER = {
             "fmtkit.converting",
             "fmtkit.reading",
             "binding block_parsing bound_column column_kinds column_lines ignoring json_cells "
-            "keeping lost_turns row_images soft_labels table_program where_expression "
+            "keeping lost_turns row_images table_program where_expression "
             "where_filter",
         ),
         (
@@ -102,7 +102,7 @@ FORMER = {
         (
             "fmtkit.training.rl.rollouts",
             "fmtkit.training.vllm",
-            "file_sync lifeline lora_sync server",
+            "file_sync lifeline lora_sync",
         ),
         ("fmtkit.training.run", "fmtkit.training.building", "build callbacks"),
     )
@@ -111,6 +111,11 @@ FORMER = {
     "fmtkit.columns.dialog_pairs": "fmtkit.columns.shared_turns",
     "fmtkit.columns.dialogs": "fmtkit.columns.conversations",
     "fmtkit.columns.messages": "fmtkit.columns.message_rules",
+    "fmtkit.columns.turns": "fmtkit.columns.record_turns",
+    "fmtkit.turns": "fmtkit.columns.record_turns",
+    "fmtkit.converting.soft_labels": "fmtkit.reading.step_labels",
+    "fmtkit.training.rl.rollouts.server": "fmtkit.training.vllm.server_state",
+    "fmtkit.training.vllm.server": "fmtkit.training.vllm.server_state",
     "fmtkit.columns.tool_pairs": "fmtkit.columns.preference_cut",
     "fmtkit.converting.convert_options": "fmtkit.options.convert_options",
     "fmtkit.converting.known_words": "fmtkit.columns.known_words",

@@ -8,7 +8,7 @@ pytest.importorskip("trl")
 from fmtkit.core.errors import FmtkitError
 from fmtkit.training.config.yaml_file import parse
 from fmtkit.training.planning import plan as planning
-from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning import trl_refusals
 from fmtkit.training.planning.check import Run, advice
 from fmtkit.training.planning.types import FirstRows
 
@@ -102,9 +102,9 @@ def test_an_error_of_the_trainer_for_rows_with_images_is_said_in_words_that_advi
     plan = planning.plan(parse(WHOLE + text, "x"))
     images = pa.array([[{"bytes": b"x", "path": None}]])
     seen = FirstRows(tables=(pa.table({"images": images}),))
-    problems = list(trainer_rules.find_with_images(Run(plan, first_rows={"datasets.0": seen})))
+    problems = list(trl_refusals.find_with_images(Run(plan, first_rows={"datasets.0": seen})))
     assert any(problem.message.startswith(said) for problem in problems)
-    assert not list(trainer_rules.find_with_images(Run(plan)))
+    assert not list(trl_refusals.find_with_images(Run(plan)))
 
 
 def test_every_advice_is_on_an_error_that_the_installed_trl_raises():

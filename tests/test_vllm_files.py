@@ -21,7 +21,7 @@ from fmtkit.training.vllm import file_sync
 from fmtkit.training.vllm.file_sync import FileClient, WeightFiles
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings, read_settings
-from fmtkit.training.vllm.server import VllmServer
+from fmtkit.training.vllm.server_state import VllmServer
 
 
 class Reloading(vllm.Stub):

@@ -21,7 +21,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.vllm import lifeline
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError, StoppedError
 from fmtkit.training.vllm.rollout_settings import read_settings
-from fmtkit.training.vllm.server import VllmServer
+from fmtkit.training.vllm.server_state import VllmServer
 
 SERVER = """
 import os, signal, sys, time
@@ -241,7 +241,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
     code = (
         "import time\n"
         "from fmtkit.training.vllm.lifeline import Lifeline\n"
-        "from fmtkit.training.vllm.server import VllmServer\n"
+        "from fmtkit.training.vllm.server_state import VllmServer\n"
         "line = Lifeline(Server('http://127.0.0.1:1'), 1, request_seconds=0.3)\n"
         "with line.watching('a transfer of weights'):\n    time.sleep(600)\n"
     )
@@ -255,7 +255,7 @@ def test_every_request_of_trls_client_has_a_limit_and_is_not_repeated():
     import requests
 
     from fmtkit.training.vllm.request_limits import limit, limited_requests
-    from fmtkit.training.vllm.server import ServerError
+    from fmtkit.training.vllm.server_state import ServerError
 
     with Served("a/m", "/health", 0) as server:
         url = f"http://127.0.0.1:{server.port}/health"

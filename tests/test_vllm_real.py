@@ -24,7 +24,7 @@ from test_grpo_examples import EXAMPLES, TRL
 from fmtkit.core.errors import OptionError
 from fmtkit.training.config.config import load
 from fmtkit.training.vllm import ready, serve
-from fmtkit.training.vllm import server as servers
+from fmtkit.training.vllm import server_state as servers
 
 pytestmark = [
     pytest.mark.vllm,

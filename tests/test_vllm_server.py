@@ -21,11 +21,11 @@ from fmtkit.core.errors import OptionError
 from fmtkit.runners.grpo_features.trainer import FmtkitGRPOTrainer
 from fmtkit.training.building.callbacks import TrainingError, saving
 from fmtkit.training.run import process
-from fmtkit.training.vllm import server
+from fmtkit.training.vllm import server_state as server
 from fmtkit.training.vllm.guarded_client import GuardedClient
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
-from fmtkit.training.vllm.server import ServerError, VllmServer
+from fmtkit.training.vllm.server_state import ServerError, VllmServer
 
 START = "fmtkit vllm-serve run.yaml"
 NCCL = {"weight_transfer_config": {"backend": "nccl"}}

@@ -21,7 +21,7 @@ import torch
 import trl
 
 from fmtkit.training import demo
-from fmtkit.training.vllm.server import VllmServer
+from fmtkit.training.vllm.server_state import VllmServer
 
 WHERE = os.environ.get("FMTKIT_VLLM", "")
 SECONDS = 300

@@ -12,7 +12,7 @@ from polars import Expr
 
 from fmtkit.columns.conversations import messages_of
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turns import must_speak
+from fmtkit.columns.record_turns import must_speak
 
 HUMAN = "\n\nHuman:"
 ASSISTANT = "\n\nAssistant:"

@@ -3,7 +3,7 @@
 from fmtkit.columns import ABSENT, Text, Texts, first_given
 from fmtkit.columns.conversations import conversation as make_conversation
 from fmtkit.columns.conversations import with_system
-from fmtkit.columns.turns import alternating
+from fmtkit.columns.record_turns import alternating
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

@@ -8,7 +8,7 @@ from fmtkit.columns import ABSENT, Text, records
 from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column
-from fmtkit.columns.turns import of_exchanges
+from fmtkit.columns.record_turns import of_exchanges
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

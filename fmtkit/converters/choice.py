@@ -11,7 +11,7 @@ from fmtkit.columns.conversations import chosen_over, messages_of
 from fmtkit.columns.message_rules import WIDE
 from fmtkit.columns.preference_cut import cut_pair, whole
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turns import by_turns
+from fmtkit.columns.record_turns import by_turns
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.tables import Preference
 from fmtkit.formats.registry import converter

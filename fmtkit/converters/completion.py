@@ -10,7 +10,7 @@ from fmtkit.columns.conversations import must_end_with_prompt, reply_of, with_sy
 from fmtkit.columns.instructions import document
 from fmtkit.columns.kinds import ConversationKind
 from fmtkit.columns.problems import Column
-from fmtkit.columns.turns import turn
+from fmtkit.columns.record_turns import turn
 from fmtkit.core.tables import Completion, Segments, Unpaired
 from fmtkit.formats.registry import converter
 

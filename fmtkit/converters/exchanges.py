@@ -9,7 +9,7 @@ from fmtkit.columns.conversations import conversation as make_conversation
 from fmtkit.columns.conversations import with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turns import by_turns, of_exchanges
+from fmtkit.columns.record_turns import by_turns, of_exchanges
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

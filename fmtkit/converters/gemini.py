@@ -9,7 +9,7 @@ from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import FlagKind, Kind, ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.preference_cut import cut_pair, whole_with
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turns import joined_texts, speaker, turn, turns
+from fmtkit.columns.record_turns import joined_texts, speaker, turn, turns
 from fmtkit.core.tables import Conversation, Preference
 from fmtkit.formats.registry import converter
 

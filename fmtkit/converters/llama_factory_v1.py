@@ -11,8 +11,8 @@ from fmtkit.columns.conversations import conversation
 from fmtkit.columns.kinds import ListKind, NumberKind, RecordKind, TextKind
 from fmtkit.columns.preference_cut import cut_pair, whole
 from fmtkit.columns.problems import Column, Problem
+from fmtkit.columns.record_turns import joined_texts, speaker, turn, turns
 from fmtkit.columns.strict_kinds import written_calls
-from fmtkit.columns.turns import joined_texts, speaker, turn, turns
 from fmtkit.core.message_keys import ROLES
 from fmtkit.core.tables import Conversation, Preference
 from fmtkit.formats.registry import converter

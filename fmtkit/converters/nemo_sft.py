@@ -9,7 +9,7 @@ from fmtkit.columns import ABSENT, Text, filled, records
 from fmtkit.columns.conversations import conversation, with_system
 from fmtkit.columns.kinds import TextKind
 from fmtkit.columns.problems import Column, Problem
-from fmtkit.columns.turns import speaker, turn, turns
+from fmtkit.columns.record_turns import speaker, turn, turns
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

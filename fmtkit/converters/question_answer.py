@@ -5,7 +5,7 @@ import polars as pl
 from fmtkit.columns import ABSENT, Exchanges, Flag, Text, filled, first_given, one_filled
 from fmtkit.columns.conversations import after, chosen_over, messages_of, with_context, with_input
 from fmtkit.columns.problems import Column
-from fmtkit.columns.turns import turn
+from fmtkit.columns.record_turns import turn
 from fmtkit.core.tables import Completion, Preference, Unpaired
 from fmtkit.formats.registry import converter
 

@@ -6,8 +6,8 @@ from fmtkit.columns import ABSENT, Exchanges, Text, first_given
 from fmtkit.columns.conversations import conversation as make_conversation
 from fmtkit.columns.conversations import with_system
 from fmtkit.columns.problems import Problem
-from fmtkit.columns.turns import speaker, turn
-from fmtkit.columns.turns import turns as made_turns
+from fmtkit.columns.record_turns import speaker, turn
+from fmtkit.columns.record_turns import turns as made_turns
 from fmtkit.core.message_keys import SHAREGPT_ROLES
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter

@@ -6,8 +6,8 @@ import polars as pl
 
 from fmtkit.columns import Open, Text, Tools, blank
 from fmtkit.columns.problems import Problem
+from fmtkit.columns.record_turns import turn
 from fmtkit.columns.strict_kinds import json_value, written_calls
-from fmtkit.columns.turns import turn
 from fmtkit.core.tables import Conversation
 from fmtkit.formats.registry import converter
 

@@ -57,7 +57,7 @@ from fmtkit.reading.bound_column import MEDIA, Row, top_of
 from fmtkit.reading.ignoring import absent_columns, check_ignored, selected, without
 from fmtkit.reading.keeping import Kept, find_kept
 from fmtkit.reading.lost_turns import CarriedKind, watched
-from fmtkit.reading.soft_labels import has_soft_labels
+from fmtkit.reading.step_labels import has_soft_labels
 from fmtkit.rows.joined_rows import ROWS, JoinedSource
 from fmtkit.rows.user_functions import TransformedSource, find_function
 from fmtkit.sources.blocks import Block

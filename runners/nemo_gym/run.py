@@ -9,7 +9,7 @@ from fmtkit.core.errors import OptionError
 from fmtkit.training.online.conversations.environment import ExternalEnvironment
 from fmtkit.training.planning import job
 from fmtkit.training.planning.run_plan import Plan
-from fmtkit.training.vllm.server import address, asks_server
+from fmtkit.training.vllm.server_state import address, asks_server
 
 from . import launching, session
 from .plan import policy_name, settings_of

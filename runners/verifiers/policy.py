@@ -10,7 +10,7 @@ from typing import Any
 
 from fmtkit.core import http_client
 from fmtkit.training.vllm.rollout_settings import capped
-from fmtkit.training.vllm.server import address
+from fmtkit.training.vllm.server_state import address
 
 from .endpoint import RefusedError, Sampled
 

@@ -26,7 +26,7 @@ from fmtkit.training.online.rewards.calls import excerpt
 from fmtkit.training.online.rollouts.contract import RolloutError
 from fmtkit.training.planning.job import Job
 from fmtkit.training.vllm import rollout_settings as rollouts
-from fmtkit.training.vllm.server import asks_server
+from fmtkit.training.vllm.server_state import asks_server
 
 from .endpoint import Conversation, Endpoint, Wording
 from .policy import OwnPolicy, ServerPolicy, generating

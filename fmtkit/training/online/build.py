@@ -20,7 +20,7 @@ from fmtkit.training.online.samples import FILE, SampleTable
 from fmtkit.training.planning.job import Job
 from fmtkit.training.vllm.file_sync import connect, connecting
 from fmtkit.training.vllm.rollout_settings import read_settings as read_rollouts
-from fmtkit.training.vllm.server import asks_server, start_timeout
+from fmtkit.training.vllm.server_state import asks_server, start_timeout
 
 
 def build_online(job: Job, parts: Parts) -> Any:

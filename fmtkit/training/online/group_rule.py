@@ -1,7 +1,7 @@
 """Whether batches divide into groups: all answers to a prompt must be in the same generation batch.
 
 A generation batch has the rows of `steps_per_generation` micro-batches of all processes. TRL requires it
-to consist of complete groups: its own source is followed for that (`planning.trainer_rules`), and what is
+to consist of complete groups: its own source is followed for that (`planning.trl_refusals`), and what is
 said is here. Some methods and features need a group on one device, and therefore complete groups in the
 share of each process.
 """

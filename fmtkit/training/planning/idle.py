@@ -16,7 +16,7 @@ from fmtkit.training.config.key import Key
 from fmtkit.training.config.keys import GENERAL, SECTION, arguments_of, find_key
 from fmtkit.training.config.our_arguments import OURS
 from fmtkit.training.config.trainer_source import UNKNOWN, find_class
-from fmtkit.training.planning import trainer_rules
+from fmtkit.training.planning import trl_refusals
 from fmtkit.training.planning.check import note
 from fmtkit.training.planning.resolve import has_evaluation, lacks, section_of, set_keys
 from fmtkit.training.planning.run_plan import Plan
@@ -172,7 +172,7 @@ def _unread(plan: Plan) -> Iterator[tuple[Argument, str]]:
     if not asked:
         return
     config, trainer = find_class(runner.config), find_class(runner.trainer)
-    values = trainer_rules.values_of(plan, is_whole=True)
+    values = trl_refusals.values_of(plan, is_whole=True)
     found = reads(config, values, trainer) if config is not None and trainer is not None else None
     for argument in asked:
         switch = NEEDED.get(argument.name)

@@ -25,7 +25,7 @@ from fmtkit.training.planning import (
     sampling,
     schedules,
     trainer_choice,
-    trainer_rules,
+    trl_refusals,
 )
 from fmtkit.training.planning.check import add_notes, of_plan, run_checks
 from fmtkit.training.planning.max_steps import few_steps
@@ -45,7 +45,7 @@ _DECLARING = (
     refusals,
     sampling,
     schedules,
-    trainer_rules,
+    trl_refusals,
 )
 """Modules that declare checks and notes of any plan; those of a section are for methods that take it."""
 

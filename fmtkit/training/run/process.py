@@ -77,7 +77,7 @@ def train(work: Job, stop: Stop | None = None) -> int:
     from transformers.utils import logging
 
     from fmtkit.training.building.build import make_trainer, parts_of, processes_of, runner_of
-    from fmtkit.training.vllm.server import wait_for
+    from fmtkit.training.vllm.server_state import wait_for
 
     speak: Any = logging
     speak.disable_progress_bar()

@@ -18,7 +18,7 @@ from fmtkit.training.vllm.lifeline import Lifeline
 from fmtkit.training.vllm.lora_sync import without_weight_transfer
 from fmtkit.training.vllm.request_limits import limited_requests
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
-from fmtkit.training.vllm.server import ServerError, VllmServer, address
+from fmtkit.training.vllm.server_state import ServerError, VllmServer, address
 
 FILE = "file"
 SHARD_BYTES = 2 << 30

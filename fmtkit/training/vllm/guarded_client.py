@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
 from fmtkit.training.vllm.request_limits import limit
-from fmtkit.training.vllm.server import ServerError, address
+from fmtkit.training.vllm.server_state import ServerError, address
 
 
 class Failure:

@@ -21,7 +21,7 @@ from fmtkit.core.foreign_calls import Call
 from fmtkit.training.building.callbacks import BetweenStepsError, TrainingError
 from fmtkit.training.building.interrupts import INTERRUPTED
 from fmtkit.training.vllm.rollout_settings import REQUEST_SECONDS
-from fmtkit.training.vllm.server import ServerError, VllmServer
+from fmtkit.training.vllm.server_state import ServerError, VllmServer
 
 Answer = TypeVar("Answer")
 

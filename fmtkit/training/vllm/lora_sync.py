@@ -16,7 +16,7 @@ from typing import Any
 from fmtkit.core.errors import OptionError
 from fmtkit.training.building.callbacks import TrainingError, asked_to_stop
 from fmtkit.training.vllm.lifeline import Lifeline, ServerLostError
-from fmtkit.training.vllm.server import ServerError, VllmServer
+from fmtkit.training.vllm.server_state import ServerError, VllmServer
 
 _UNLOAD_SECONDS = 10.0
 

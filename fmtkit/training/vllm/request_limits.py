@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from fmtkit.training.vllm.server import ServerError
+from fmtkit.training.vllm.server_state import ServerError
 
 _CONNECT_SECONDS = 10.0
 

@@ -30,7 +30,7 @@ attribute `takes_rows = True`: the rows are those of its own batch, also when it
 
 Before a run, without torch: `fmtkit.training.vllm.plan` (combinations of keys), `loading.check_names`,
 `fmtkit.training.vllm.ready` (versions, GPUs). In a training process, before the model is loaded:
-`fmtkit.training.vllm.server.wait_for(job)`.
+`fmtkit.training.vllm.server_state.wait_for(job)`.
 A server that is gone ends in ServerLostError, which every process raises between two steps: a checkpoint is
 saved (`fmtkit.training.building.callbacks.saving`) before the run ends with exit code 1.
 

@@ -18,7 +18,7 @@ from fmtkit.training.vllm.lora_sync import (
     check_adapter,
 )
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
-from fmtkit.training.vllm.server import address
+from fmtkit.training.vllm.server_state import address
 
 PromptRows = Sequence[dict[str, Any]]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fmtkit.reading import native
-from fmtkit.reading.soft_labels import has_soft_labels
+from fmtkit.reading.step_labels import has_soft_labels
 from fmtkit.sources.opening import open_sources
 
 
