@@ -167,13 +167,19 @@ def test_much_and_little_is_written_in_the_order_of_the_calls(tmp_path):
     assert (written.bytes, written.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
 
 
+def written_behind(file):
+    file.write(b"b")
+    file.sync()
+
+
 @pytest.mark.parametrize("then", ["write", "sync", "publish", "leave"])
-def test_what_cannot_be_written_on_a_thread_is_told_by_the_next_call(tmp_path, then):
+def test_what_cannot_be_written_on_a_thread_is_told_by_a_later_call(tmp_path, then):
+    """What is written meanwhile waits behind it, so that the next write may not tell yet."""
     with files_of_at_most(MUCH // 2):
         file = PartialFile(tmp_path / "a", hashed=True)
         file.write(b"a" * MUCH)
         with pytest.raises(WriteError, match=r"cannot write .*/a: File too large; raise the limit"):
-            file.write(b"b") if then == "write" else getattr(file, then)()
+            written_behind(file) if then == "write" else getattr(file, then)()
         file.discard()
     assert list(tmp_path.iterdir()) == []
 

@@ -91,7 +91,7 @@ def told(found):
     return [(c.function.__module__, c.function.__qualname__, c.table) for c in found]
 
 names = {names}
-alone = {{name: told(registry.named(name)) for name in names}}
+alone = {{name: told(registry.converters_named(name)) for name in names}}
 every = registry.converters()
 assert sorted(set(names)) == registry.names(), set(names) ^ set(registry.names())
 for name in names:

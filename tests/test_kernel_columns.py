@@ -242,6 +242,31 @@ def test_the_rows_of_the_fixtures_as_tables(tmp_path, monkeypatch, case):
         assert made[0] == made[1]
 
 
+@pytest.mark.parametrize("texts", [["tools"], ["messages"], ["messages", "tools"]], ids="+".join)
+def test_columns_of_which_some_are_the_text_of_json(tmp_path, monkeypatch, texts):
+    draw = random.Random(1)
+    rows = [
+        {
+            "messages": [
+                turn(draw),
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "content": f"a{n}"},
+            ],
+            "tools": [tool(draw)],
+        }
+        for n in range(40)
+    ]
+    table = pa.Table.from_pylist(
+        [row | {name: json.dumps(row[name]) for name in texts} for row in rows]
+    )
+    made = []
+    for kernel in ("1", "0"):
+        monkeypatch.setenv(native.VARIABLE, kernel)
+        made.append(outcome(table, "openai", tmp_path / f"{kernel}.jsonl"))
+    assert made[0] == made[1]
+    assert made[0][0]
+
+
 def test_a_block_without_a_row_that_is_wanted(tmp_path):
     chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     table = pa.table({"messages": [chat] * 3, "score": [1, 2, 3]})

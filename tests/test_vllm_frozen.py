@@ -242,7 +242,7 @@ def test_a_transfer_of_weights_that_never_ends_ends_the_process(tmp_path):
         "import time\n"
         "from fmtkit.training.vllm.lifeline import Lifeline\n"
         "from fmtkit.training.vllm.server_state import VllmServer\n"
-        "line = Lifeline(Server('http://127.0.0.1:1'), 1, request_seconds=0.3)\n"
+        "line = Lifeline(VllmServer('http://127.0.0.1:1'), 1, request_seconds=0.3)\n"
         "with line.watching('a transfer of weights'):\n    time.sleep(600)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -20,7 +20,8 @@ class SideThread:
     """A thread that makes one call after another, in their order.
 
     Calls wait while those before have `WAITING` bytes or less in all, so that memory is bounded; who asks for
-    more waits himself. What a call raises is raised by the next call of any method but `close`.
+    more waits himself. What a call raises is raised by a later call of any method but `close`, by `wait` at
+    the latest.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from fmtkit.core.pickling import PickledByFields
 from fmtkit.reading import clean_lines, json_cells, row_images
 from fmtkit.reading.binding import Binding
 from fmtkit.reading.bound_column import MEDIA, BoundColumn, Row
-from fmtkit.reading.column_lines import LinedRows, is_sound
+from fmtkit.reading.column_lines import LinedRows, is_sound, is_text
 from fmtkit.reading.lost_turns import CarriedKind, carried
 from fmtkit.rendering.content_parts import Cuts
 from fmtkit.sources.blocks import ArrowRows, CellRows, ReadCells, Records, Rows, holds_media
@@ -260,7 +260,7 @@ def _parse_cells(records: ArrowRows, binding: Binding) -> Parsed | None:
         or any(holds_media(entry.type) for entry in batch.schema)
     ):
         return None
-    if not all(_is_text(batch.schema.field(name).type) for name in used):
+    if not all(is_text(batch.schema.field(name).type) for name in used):
         return None
     columns = [batch.column(name).to_pylist() for name in used]
     rows = (dict(zip(used, texts, strict=True)) for texts in zip(*columns, strict=True))
@@ -307,10 +307,6 @@ def _with_others(records: Rows, frame: pl.DataFrame, left: np.ndarray, binding: 
     others = parse_rows(records, binding, frozenset(left.tolist()))
     frame = pl.concat([frame, others.frame]).sort("__row")
     return replace(others, frame=frame, fast_rows=fast)
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
 
 
 def _read_cells(

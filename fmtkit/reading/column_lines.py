@@ -82,8 +82,11 @@ def as_lines(records: ArrowRows, binding: Binding) -> ArrowRows | LinedRows:
     if binding.images is not None or any(holds_media(entry.type) for entry in batch.schema):
         return records
     holds = _holds(binding)
-    if not any(holds.get(name) for name in names) or not is_sound(batch):
+    held = {entry.name: entry.type for entry in batch.schema if holds.get(entry.name)}
+    if not any(dtype.num_fields for dtype in held.values()) or not is_sound(batch):
         return records
+    if any(is_text(dtype) and holds[name] != TOOLS for name, dtype in held.items()):
+        return records  # the text may be that of JSON, in which a null was written
     used = batch.select([name for name in names if name in holds])
     if not all(map(_is_writable, used.schema)):
         return records
@@ -91,6 +94,11 @@ def as_lines(records: ArrowRows, binding: Binding) -> ArrowRows | LinedRows:
     parts = [native.lines(*part.__arrow_c_array__(), each) for part in used.to_batches()]
     data, filled = (b"".join(column) for column in zip(*parts, strict=True))
     return LinedRows(records, data, np.frombuffer(filled, np.bool_))
+
+
+def is_text(dtype: pa.DataType) -> bool:
+    """Return whether values are texts."""
+    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
 
 
 def is_sound(batch: pa.Table) -> bool:
