@@ -34,7 +34,7 @@ fmtkit train configs/ --method dpo --dry-run      # a line for each config of a 
 | `trl sft --accelerate_config zero2 --num_processes 4` | `accelerate_config: zero2` and `num_processes: 4` in the file |
 | `trl vllm-serve --model M` | `fmtkit vllm-serve FILE`, which takes the model of the config |
 
-`fmtkit dpo ...` and `fmtkit trl dpo ...` are answered with such a line.
+`fmtkit dpo ...` and `fmtkit trl dpo ...` end with an error that says what to run instead.
 
 A file is TRL's if it has one of {marks} and none of {axolotl}; the plan says so. In such a file the keys and defaults are
 those of TRL's scripts; in any other they are those of axolotl and fmtkit ([coming from axolotl](from-axolotl.md)).
@@ -42,8 +42,8 @@ those of TRL's scripts; in any other they are those of axolotl and fmtkit ([comi
 
 ## Defaults
 
-Every argument of the trainer's config class that is unset has TRL's default. Where fmtkit sets another one, a file of TRL's
-keeps that of TRL's scripts; the plan shows each as `{origin}`:
+Every argument of the trainer's config class that is unset has TRL's default. Where fmtkit has another default,
+TRL's files keep that of TRL's scripts; the plan shows each as `{origin}`:
 
 """
 
@@ -53,21 +53,21 @@ _DIFFERENCES = """
 | TRL's scripts | fmtkit | why |
 |---|---|---|
 | `bf16` is on, an error on a device without it | on where the device has it | a plan is the same on each machine |
-| `trl sft` learns all tokens of `messages`, unless `assistant_only_loss: true` | the replies alone; `assistant_only_loss: false` does as TRL, and a note says so | a model that writes prompts is seldom meant |
-| the trainers of ORPO and CPO put BOS and EOS around what a template has written | around text alone | a reply of messages would end twice |
+| `trl sft` trains on all tokens of `messages`, unless `assistant_only_loss: true` | on the replies alone, which a note says; `assistant_only_loss: false` trains as TRL does | a model that writes prompts is seldom meant |
+| the trainers of ORPO and CPO put BOS and EOS around what a template has written | only around plain text | a reply that a template wrote would end twice |
 | rows pass as they are | rows are converted first; one that does not fit is quarantined with its reason | no row is lost silently |
-| `test_split_size` takes rows of `datasets` | whole prompts, of `dataset_name` too; `split_by: rows` splits rows | an evaluation on prompts that were trained on proves little |
+| `test_split_size` holds out rows of `datasets` | prompts with all their rows, also of `dataset_name`; `split_by: rows` holds out rows | an evaluation on prompts that were trained on proves little |
 | `output_dir` gets the model and its checkpoints | it is the run folder: `checkpoints/` and `model/` are in it, beside the plan and the metrics | a run can be looked at and resumed |
 | `dataset_streaming` streams | the data is converted to files once | the same rows are trained on |
-| `fraction` takes the first rows of each dataset | as many, drawn by the seed (`mixture_share`) | the first rows are seldom like the others |
+| `fraction` takes the first rows of each dataset | the same number, drawn at random by the seed (`mixture_share`) | the first rows are seldom like the others |
 | `env` sets variables for all that TRL does | for the training processes; a secret is refused | the run folder keeps the config |
 | `eval_strategy: no` without quotes is an error | the same, with the line to write | YAML reads it as false |
-| a former name (`max_seq_length`) ends in an error of accelerate's | the present name, at the line of the key | |
+| a former name (`max_seq_length`) ends in an error from accelerate | the error names the line and the present name | |
 | a row of images that is longer than `max_length` is cut | left out and counted | the trainer fails at half an image |
 
 ## Keys of TRL's scripts
 
-The arguments of the config classes are listed in [config.md](config.md). These are beside them:
+[config.md](config.md) lists the arguments of the config classes. TRL's scripts also read these keys:
 
 """
 
@@ -91,12 +91,11 @@ def text() -> str:
         f"{NOTICE}{head}{table(('the file has', 'methods', 'key', 'value'), _defaults())}{_DIFFERENCES}"
         f"{table(('key', 'default of TRL', 'here'), _keys())}\n"
         "An entry of `datasets` has `path`, `name`, `data_dir`, `data_files` and `split` as in TRL; its list of "
-        "`columns` is `select` here, and its `fraction` is `mixture_share`: in files that are not TRL's `columns` "
-        "gives columns other names, and `fraction` is a share of one dataset. Beside `datasets`, `dataset_name` is "
-        "not read, as in TRL.\n\n"
+        "`columns` is `select` here, and its `fraction` is `mixture_share`. (In other files, `columns` renames columns, and "
+        "`fraction` is a share of one dataset.) As in TRL, `dataset_name` is not read if there are `datasets`.\n\n"
         "A value in quotes is read as TRL's parser reads it: `'{\"min_lr\": 1e-6}'` is a mapping, `'true'` a switch, "
         "`'2e-5'` a number, `'null'` nothing.\n\n"
-        "## Former names\n\nKeys of other tools and of former versions are answered with what to write:\n\n"
+        "## Former names\n\nKeys of other tools and of former versions end in an error that says what to write:\n\n"
         f"{table(('key', 'answer'), ((code(name), said) for name, said in former))}\n"
         f"The defaults are those of {made_from()}.\n"
     )
@@ -138,9 +137,11 @@ def _here(name: str) -> str:
 
 
 def _answer(key: Key, name: str) -> str:
-    said = {"nothing": "a note: ", "refused": "refused: "}.get(key.to, "")
+    said = {"nothing": "only noted: ", "refused": "refused: "}.get(key.to, "")
     other = "" if key.name == name else f"{code(key.name)}: "
-    return f"{other}{said}{key.about}"
+    # A file of TRL's has TRL's default, which the table shows.
+    about = key.about.partition("; default: ")[0]
+    return f"{other}{said}{about}"
 
 
 def _value(value: object) -> str:

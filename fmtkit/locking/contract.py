@@ -1,4 +1,4 @@
-"""The state of a dataset, as a lock has it: sources, settings, counts and digests of an inspection."""
+"""The state of a dataset that a lock records: sources, settings, counts and digests of an inspection."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ from fmtkit.tokenizers import tokens
 from fmtkit.tokenizers.tokens import Tokenizer
 
 NOT_OF_ROWS = frozenset({"type", "config", "sample", "show_mask", "rows", "loss_budget"})
-"""Options of an inspection that a lock has elsewhere, or that only show something."""
+"""Options of an inspection that a lock records under other keys, or that only affect what is shown."""
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 LENGTH = "max_length"
 TEMPLATES = ("chat_template",)
-"""Keys of a tokenizer's files that its ids do not depend on."""
+"""Options, and keys of a tokenizer's files, that name or hold a template: ids do not depend on it."""
 
 
 @dataclass(frozen=True)
 class Contract:
-    """The state of a dataset, and what is needed to name its rows."""
+    """The state of a dataset, and what is needed to find the place of a row."""
 
     state: dict[str, Any]
     digests: Digests
@@ -45,12 +45,13 @@ class Contract:
 def contract_of(
     inspection: Inspection, given: Sequence[str], options: Options, places: Places
 ) -> Contract:
-    """Return the state of an inspection whose observer was a `RowDigester`.
+    """Return the contract of an inspection whose observer was a `RowDigester`.
 
-    `given` are the sources as they were named, `options` those that read them.
+    `given` are the sources as they were named, `options` the ones with which they were read.
     """
     statistics, fetch, viewer = inspection.statistics, inspection.fetch, inspection.viewer
     if statistics is None or fetch is None or viewer is None:
+        # No row was read, and the last note says why.
         raise OptionError(inspection.survey.notes[-1])
     assert isinstance(statistics.observed, RowDigests)
     digests = statistics.observed.whole()
@@ -98,7 +99,7 @@ def _counts(ledger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
-    """Return the digests of all rows, and what they are of."""
+    """Return the digests of all rows, and a description of what they cover."""
     found: dict[str, Any] = {
         "rows": digest_of_all(digests.rows),
         "sum": sum_of(digests.rows),
@@ -112,7 +113,7 @@ def _digests(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
 
 
 def _within(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
-    """Return digests of groups of rows, and of some rows' ids and labels, by which a change is found."""
+    """Return digests of groups of rows, and of some rows' ids and labels, to locate a change."""
     every = digests.every()
     found: dict[str, Any] = {
         "every": every,
@@ -126,6 +127,7 @@ def _within(digests: Digests, viewer: RowViewer) -> dict[str, Any]:
 
 
 def _findings(inspection: Inspection, options: Options) -> dict[str, int]:
+    """Return the counts of findings, and of rows over the longest maximum length (`too_long`)."""
     survey = inspection.survey
     found = {one.code: one.count for one in survey.findings}
     assert inspection.viewer is not None
@@ -182,7 +184,7 @@ def _options(options: Options, places: Places) -> dict[str, Any]:
 
 
 def _length(viewer: RowViewer) -> dict[str, int]:
-    """Return the length at which a config cuts rows, which a lock has as an option."""
+    """Return the maximum length that a config sets, which a lock records as an option."""
     longest = viewer.masking.max_length
     return {} if longest is None else {LENGTH: longest}
 
@@ -192,7 +194,7 @@ def _is_shipped(name: str, value: str) -> bool:
 
 
 def _files(options: Options, places: Places) -> dict[str, str]:
-    """Return the hashes of the files that options name: of maps, of plugins."""
+    """Return the hashes of the map file and the plugins that options name."""
     named = [getattr(options, "map_file", None), *getattr(options, "plugins", ())]
     paths = [Path(name.partition("#")[0]) for name in named if name]
     return {places.told(str(path)): hash_of(path) for path in paths if path.is_file()}
@@ -239,7 +241,7 @@ def _tokenizer(
 
 
 def _hash_without_template(path: Path) -> str | None:
-    """Return the hash of a file; of a file of settings, only of those that are no template."""
+    """Return the hash of a file, of settings without their template; None if there is no file."""
     if not path.is_file():
         return None
     if path.name == "tokenizer.json":
@@ -268,7 +270,7 @@ def options_of(state: Mapping[str, Any], places: Places) -> InspectOptions:
 
 
 def options_as_read(inspection: Inspection, options: InspectOptions) -> InspectOptions:
-    """Return options with the type that was guessed, and what it takes."""
+    """Return options with the guessed type, and the method, columns and options with which it was read."""
     if options.type is not None or inspection.fetch is None:
         return options
     read: RowOptions = inspection.fetch.job.options

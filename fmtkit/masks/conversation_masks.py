@@ -1,7 +1,7 @@
-"""Masks of conversations that a chat template writes out: ids and marks as TRL 1.16 makes them of messages.
+"""Masks of conversations that a chat template renders, as TRL 1.16 makes them, or by a rule of turns.
 
-One behaviour is reproduced although it is wrong, and a note says so: transformers extends a generation span
-that ends in no token too far.
+Two faults of transformers are reproduced, and a note says so: nothing is trained from a generation span that
+begins in no token on, and everything is trained after one that ends in no token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,10 @@ def mask_conversation(
     everything: bool,
     turns: TurnRule = USUAL_TURNS,
 ) -> Masked:
-    """Train what the template marks as generation, or everything; a message may be exempt.
+    """Train the replies, or everything, except messages with `train: false`.
 
-    With other `turns` than the usual, each turn and its end are trained on by that rule.
+    Unless `turns` and the messages ask for replies alone (`TurnRule.is_plain`), the rule decides for each
+    turn and its end.
     """
     if not turns.is_plain(messages):
         return _by_turns(messages, tools, tokenizer, template, turns, everything=everything)
@@ -40,22 +41,22 @@ def mask_conversation(
         return replace(one, trained=np.ones(len(one.ids), dtype=np.bool_))
     text, spans = reply_spans(template, messages, tools)
     if all(flags) and template.has_generation:
-        return _marked(text, spans, tokenizer)
+        return _by_generation_spans(text, spans, tokenizer)
     one = encoded(text, tokenizer, "everything" if everything else "replies")
     encoding = tokenizer.encode(text)
     one.trained[:] = everything
     for span, is_trained in zip(spans, trained_replies(messages, flags, spans), strict=True):
-        first, last = _whole(encoding, span)
+        first, last = _ends_with_whole_character(encoding, span)
         if first is not None and last is not None:
             one.trained[first : last + 1] = is_trained
     notes = [] if template.has_generation else [UNMARKED]
     if not all(flags):
         notes.append(f"{flags.count(False)} messages are not to be trained on (`train: false`)")
     marked = tuple(spans) if template.has_generation else ()
-    return replace(one, prompt_length=_first(one), notes=tuple(notes), replies=marked)
+    return replace(one, prompt_length=_first_trained(one), notes=tuple(notes), replies=marked)
 
 
-def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
+def _by_generation_spans(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
     """Train spans as transformers marks them for TRL's `assistant_only_loss`."""
     one, encoding = encoded(text, tokenizer, "assistant"), tokenizer.encode(text)
     notes: list[str] = []
@@ -71,11 +72,11 @@ def _marked(text: str, spans: Sequence[Span], tokenizer: Tokenizer) -> Masked:
                 "a generation span ends in no token: transformers trains all that follows it"
             )
         one.trained[first : last + 1 if last else len(one.ids)] = True
-    return replace(one, prompt_length=_first(one), notes=tuple(notes), replies=tuple(spans))
+    return replace(one, prompt_length=_first_trained(one), notes=tuple(notes), replies=tuple(spans))
 
 
 MOST_AFTER = 3
-"""Tokens after a content within which its end of turn is looked for, as axolotl looks for it."""
+"""The end of a turn is looked for in so many tokens after its content, as in axolotl."""
 
 
 def _by_turns(
@@ -91,6 +92,7 @@ def _by_turns(
     text, spans = reply_spans(template, messages, tools)
     contents = content_spans(template, messages, tools, text)
     trained = [turns.trains_on(message, everything=everything) for message in messages]
+    # Raises if the spans are not those of the replies.
     trained_replies(messages, trained, spans)
     one, encoding = encoded(text, tokenizer, "turns"), tokenizer.encode(text)
     control = frozenset(tokenizer.control_tokens().values())
@@ -99,7 +101,7 @@ def _by_turns(
         reply = next(replies) if message["role"] == "assistant" else None
         span = reply or content
         lost += is_trained and span is None and bool(message.get("content"))
-        first, final = _whole(encoding, span) if span else (None, None)
+        first, final = _ends_with_whole_character(encoding, span) if span else (None, None)
         if first is None or final is None:
             continue
         following = _token_after(encoding, content, first, final) if reply else final + 1
@@ -120,7 +122,7 @@ def _by_turns(
     if turns.ends == "last" and last is not None:
         one.trained[last] = True
     notes = [f"{lost} turns are not found in what the template writes"] if lost else []
-    return replace(one, prompt_length=_first(one), notes=tuple(notes))
+    return replace(one, prompt_length=_first_trained(one), notes=tuple(notes))
 
 
 def _train_details(
@@ -128,12 +130,12 @@ def _train_details(
 ) -> bool:
     """Mark the parts of a content that its message names; return whether the content was found."""
     said = message.get("content") or ""
-    # A template may have trimmed it, or left its thinking out.
+    # A template may have trimmed the content, or left the thinking out of it.
     begins = said.find(text[slice(*content)]) if content else -1
     first, final = _ends(encoding, content) if content else (None, None)
     if content is None or begins < 0 or first is None or final is None:
         return False
-    # As axolotl has it, a token ends where the next begins: a token may be a part of a character.
+    # As in axolotl, a token ends before the next begins: several tokens may make up one character.
     starts = [one.offsets[i][0] - content[0] + begins for i in range(first, final + 1)]
     stops = [*(start - 1 for start in starts[1:]), content[1] - content[0] + begins - 1]
     trained = trained_tokens(details_of(message), list(zip(starts, stops, strict=True)))
@@ -142,16 +144,16 @@ def _train_details(
 
 
 def _token_after(encoding: Encoding, content: Span | None, first: int, final: int) -> int:
-    """Return the first token after what a reply says; its calls count as said, and hold no end of turn."""
+    """Return the token from which a reply's end is searched: the one after its content, or its first."""
     is_empty = content is None or content[1] == content[0]
-    at = None if is_empty or content is None else _whole(encoding, content)[1]
+    at = None if is_empty or content is None else _ends_with_whole_character(encoding, content)[1]
     return first if at is None or not first <= at <= final else at + 1
 
 
 def trained_replies(
     messages: Sequence[Mapping[str, Any]], flags: Sequence[bool], spans: Sequence[Span]
 ) -> list[bool]:
-    """Return for each generation block of a string whether its reply is trained on."""
+    """Return for each generation block whether its reply is trained on; raise if there are more or fewer."""
     replies = [flag for m, flag in zip(messages, flags, strict=True) if m["role"] == "assistant"]
     if len(replies) != len(spans):
         raise TemplateError(
@@ -168,10 +170,10 @@ def mask_replies(
     tokenizer: Tokenizer,
     template: RowTemplate,
 ) -> list[Masked]:
-    """Train the tokens after those that the prompt and every complete row have in common."""
+    """Train the tokens after the longest prefix that the prompt and all complete sequences have in common."""
     context, made = _rendered(prompt, replies, tools, tokenizer, template)
     length = min(common_prefix(context, one.ids) for one in made)
-    return [_after(one, length, len(context)) for one in made]
+    return [_trained_after(one, length, len(context)) for one in made]
 
 
 def mask_each_reply(
@@ -181,9 +183,9 @@ def mask_each_reply(
     tokenizer: Tokenizer,
     template: RowTemplate,
 ) -> list[Masked]:
-    """Do the same for each reply separately, as fmtkit's CPO and ORPO do."""
+    """Do as `mask_replies`, but with a prefix for each reply, as fmtkit's CPO and ORPO do."""
     context, made = _rendered(prompt, replies, tools, tokenizer, template)
-    return [_after(one, common_prefix(context, one.ids), len(context)) for one in made]
+    return [_trained_after(one, common_prefix(context, one.ids), len(context)) for one in made]
 
 
 def mask_answer(
@@ -241,17 +243,17 @@ def _rendered(
     ]
 
 
-def _after(one: Masked, length: int, context: int) -> Masked:
+def _trained_after(one: Masked, length: int, prompt_length: int) -> Masked:
     one.trained[length:] = True
-    notes = () if length == context else (
-        f"the last {context - length} tokens of the prompt are not in the whole: "
+    notes = () if length == prompt_length else (
+        f"the last {prompt_length - length} tokens of the prompt are not in the whole: "
         "the template or the tokenizer writes them differently once a reply follows",
     )  # fmt: skip
     return replace(one, prompt_length=length, notes=notes)
 
 
-def _whole(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
-    """Return the tokens in which a span begins and ends; a character may be several, such as an emoji."""
+def _ends_with_whole_character(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
+    """Return the tokens in which a span begins and ends; an emoji at its end may have several."""
     first, last = _ends(encoding, span)
     offsets = encoding.offsets
     while last is not None and last + 1 < len(offsets) and offsets[last][1] == offsets[last + 1][1]:
@@ -260,9 +262,9 @@ def _whole(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
 
 
 def _ends(encoding: Encoding, span: Span) -> tuple[int | None, int | None]:
-    """Return the tokens in which a span begins and ends."""
+    """Return the tokens in which a span begins and ends; None where a character is in no token."""
     return encoding.char_to_token(span[0]), encoding.char_to_token(span[1] - 1)
 
 
-def _first(one: Masked) -> int:
+def _first_trained(one: Masked) -> int:
     return int(np.argmax(one.trained)) if one.trained.any() else len(one.ids)

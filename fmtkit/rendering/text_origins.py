@@ -1,8 +1,9 @@
 """Which message, and which of its texts, wrote each stretch of one rendered conversation.
 
-A trace says so: what the template writes of a row, with a symbol for each of its texts. Where there is no
-trace (contents in parts, calls of an odd form, a template that cannot be traced) the texts are replaced by
-symbols and rendered once more. Either is used only if it gives the very text, with the texts filled in.
+A trace shows it: the output of the template with a symbol in place of each text of the row. Where there is
+no trace (contents in parts, calls of an odd form, a template that cannot be traced) the row is rendered once
+more with symbols as its texts. Either output is used only if, with the texts filled in, it is the rendered
+text.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,14 +58,15 @@ class Piece:
     start: int
     end: int
     message: int
+    """Its number; -1 for tools."""
     wrote: Wrote
     part: int = 0
-    """The part of a content, or the number of a call."""
+    """The part of a content, or the number of a call or a tool."""
 
 
 @dataclass(frozen=True)
 class WrittenText:
-    """What wrote a rendered text: stretches of contents in order; the template wrote all between them."""
+    """What wrote a rendered text: its pieces in order; the template wrote everything between them."""
 
     pieces: tuple[Piece, ...]
     by: By
@@ -79,21 +81,21 @@ def written_text(
     generation_prompt: bool = False,
     is_marked: bool = False,
 ) -> WrittenText | None:
-    """Return what wrote `text`, which the template made of messages; None where nothing says so.
+    """Return what wrote `text`, which the template made of messages; None if neither way gives it.
 
-    `is_marked`: it was written with marks, so by the variant for training if there is one.
+    `is_marked` says that the template marked replies in `text`, so its variant for training is tried first.
     """
-    sources = list(_sources(template))
-    for source in reversed(sources) if is_marked else sources:
+    variants = list(_variants(template))
+    for variant in reversed(variants) if is_marked else variants:
         for by, find in _WAYS.items():
-            found = find(source, messages, tools, generation_prompt=generation_prompt)
+            found = find(variant, messages, tools, generation_prompt=generation_prompt)
             pieces = None if found is None else _pieces(*found, text)
             if pieces is not None:
-                return WrittenText(tuple(_with_blocks(pieces, text, messages)), by)
+                return WrittenText(tuple(_cut_at_thinking(pieces, text, messages)), by)
     return None
 
 
-def _sources(template: RowTemplate) -> Iterator[Compiled]:
+def _variants(template: RowTemplate) -> Iterator[Compiled]:
     own = template.template.compiled
     yield own
     if template.spans_source != own.source and template.template.compiled_training is not None:
@@ -133,14 +135,14 @@ _FIELDS = tuple(field.name for field in WIDE_MESSAGE if pa.types.is_string(field
 
 
 def _value(value: Any) -> str | None:
-    """Return a text as it is, and calls that are no JSON text as one."""
+    """Return a text as it is, and any other value (tool calls) as its JSON text."""
     return value if value is None or isinstance(value, str) else write_json(value)
 
 
-def _marked(
+def _rendered_with_symbols(
     compiled: Compiled, messages: list[Message], tools: str | None, *, generation_prompt: bool
 ) -> TracedText | None:
-    """Render with a symbol for each text; a template that asks what a text holds writes another text."""
+    """Render with a symbol for each text, which does not suit a template that tests what texts hold."""
     texts: dict[Slot, str] = {}
     opened = [in_form(for_template(message), compiled.forms) for message in messages]
     shown = [_with_symbols(message, number, texts) for number, message in enumerate(opened)]
@@ -177,13 +179,16 @@ def _with_symbols(message: Message, number: int, texts: dict[Slot, str]) -> dict
     return made
 
 
-_WAYS: Mapping[By, Callable[..., TracedText | None]] = {"trace": _traced, "marks": _marked}
+_WAYS: Mapping[By, Callable[..., TracedText | None]] = {
+    "trace": _traced,
+    "marks": _rendered_with_symbols,
+}
 
 
 def _pieces(
     made: str, unknowns: Sequence[Unknown], texts: dict[Slot, str], text: str
 ) -> list[Piece] | None:
-    """Fill the texts in; None if that is not the text, or a symbol stands for nothing known."""
+    """Return the pieces of `text`; None if filling the symbols in gives another text, or one is unknown."""
     known, found, at, reached = list(unknowns), [], 0, 0
     for match in ANY_SYMBOL.finditer(made):
         constant = made[reached : match.start()]
@@ -223,7 +228,7 @@ def _piece(unknown: Unknown, unknowns: list[Unknown], start: int, end: int) -> P
 
 
 def _is_before_close(unknown: Unknown, unknowns: list[Unknown]) -> bool:
-    """Return whether a text is what a content holds before the end of its thinking."""
+    """Return whether a text is the part of a content before its closing tag of thinking."""
     while isinstance(unknown, Derived):
         if unknown.operation == "part" and unknown.arguments[1] in _CLOSING:
             return bool(unknown.arguments[-1] == 0)
@@ -234,7 +239,7 @@ def _is_before_close(unknown: Unknown, unknowns: list[Unknown]) -> bool:
     return False
 
 
-def _with_blocks(
+def _cut_at_thinking(
     pieces: Sequence[Piece], text: str, messages: Sequence[Message]
 ) -> Iterator[Piece]:
     """Cut the contents of replies where a block of thinking begins and ends."""

@@ -1,4 +1,4 @@
-"""A survey on a terminal: coloured and as wide as the window there, plain text in a pipe.
+"""A survey as text: on a terminal in colour and as wide as the window, in a pipe plain.
 
 Whatever comes from the data goes through `visible` or `one_line` and is shown as text: neither its control
 bytes nor text that looks like rich's markup is interpreted.
@@ -54,7 +54,7 @@ def print_survey(survey: Survey, console: Console, *, whole: bool = False) -> No
     _print_sources(survey, console, whole=whole)
     _print_verdict(survey, console)
     if survey.type is None:
-        # How to name a type comes before the findings: nothing else can be done.
+        # These notes say how to name a type, without which no row can be read.
         _print_notes(survey, console)
     _print_findings(survey, console, whole=whole)
     if survey.table is None:
@@ -180,13 +180,17 @@ def _bad_rows(code: str, count: int, rows: Sequence[BadRow], *, whole: bool) -> 
 def _finding(found: FindingSummary, *, whole: bool) -> Text:
     head = f", {counted(found.count, 'row')} ({found.share:.1%}): {found.message}"
     text = Text.assemble((found.code, "bold"), head)
-    lines = [found.advice, *_of(found, PLACES)] if whole else _of(found, FEW_PLACES)[:1]
+    lines = (
+        [found.advice, *_details_and_places(found, PLACES)]
+        if whole
+        else _details_and_places(found, FEW_PLACES)[:1]
+    )
     for line in lines:
         text.append(f"\n{line}", "dim")
     return text
 
 
-def _of(found: FindingSummary, most: int) -> list[str]:
+def _details_and_places(found: FindingSummary, most: int) -> list[str]:
     lines = []
     if found.details:
         shown = (
@@ -201,7 +205,7 @@ def _of(found: FindingSummary, most: int) -> list[str]:
 
 
 def places(found: Iterable[Place]) -> str:
-    """Write places, the path of each source once."""
+    """Write places; line numbers alone after the first of several lines of one source."""
     words, source = [], None
     for where in found:
         same = where.source == source and where.line is not None
@@ -317,7 +321,7 @@ def _figure(figures: Lengths, name: str) -> str:
 
 
 def main_lengths(lengths: Iterable[Lengths]) -> list[Lengths]:
-    """Return the figures of whole sequences; of the first column where there are none."""
+    """Return the lengths of whole sequences (prompt+chosen), or else those of the first column."""
     everything = list(lengths)
     return [figures for figures in everything if "+" in figures.name] or everything[:1]
 
@@ -428,7 +432,7 @@ def _print_anchors(survey: Survey, console: Console) -> None:
 
 
 def print_row(row: ShownRow, console: Console) -> None:
-    """Print one row: trained tokens green, the others grey, every second token underlined."""
+    """Print one row: trained tokens in the colour of their kind, others grey, every second one underlined."""
     _heading(console, f"row {row.place.row:,}, {place(row.place)}")
     for name, value in row.details.items():
         console.print(Text(f"{one_line(name)}: {one_line(str(value), 200)}", style="dim"))
@@ -450,7 +454,7 @@ def print_row(row: ShownRow, console: Console) -> None:
 
 
 def windows_of(side: ShownSide) -> str:
-    """Return how many windows a sequence has and how much they cover; nothing where it has none."""
+    """Write how many windows a sequence has and how much they cover; an empty text if it has none."""
     if not side.windows:
         return ""
     start, end = side.windows[0]

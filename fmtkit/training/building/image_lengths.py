@@ -1,6 +1,7 @@
-"""Rows with images that have more tokens than a run takes are left out: a trainer would cut their images.
+"""Rows with images are left out if they are longer than `max_length`: a trainer would cut an image in half.
 
-A row is its text, as the template writes it, and what each placeholder becomes (`images.visual_tokens`).
+A row's length is that of the rendered text, with each placeholder as the tokens of its image
+(`images.visual_tokens`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,9 @@ _ADVICE = "raise sequence_len, or make images smaller by image_max_pixels"
 
 
 def within(rows: Any, job: Job, processor: Any, note: Callable[[str], None]) -> Any:
-    """Return the rows, of stored images, that have at most `max_length` tokens; `note` is told of others.
+    """Return the rows that have at most `max_length` tokens; `note` gets a sentence about the others.
+
+    Images are still stored bytes here.
 
     Raises OptionError where none is left.
     """
@@ -59,12 +62,12 @@ class Measure:
         self._counted: dict[tuple[int, int], int] = {}
 
     def length(self, row: Mapping[str, Any]) -> int:
-        """Return the tokens of a row; raise ImageError for an image that the processor refuses."""
+        """Return the number of tokens of a row; raise ImageError for an image that the processor refuses."""
         images = row[IMAGES] or ()
-        visual = sum(self._tokens(self._size.result(*_size_of(image))) for image in images)
-        return self._text(row, len(images)) - len(images) + visual
+        visual = sum(self._image_length(self._size.result(*_size_of(image))) for image in images)
+        return self._text_length(row, len(images)) - len(images) + visual
 
-    def _tokens(self, size: tuple[int, int]) -> int:
+    def _image_length(self, size: tuple[int, int]) -> int:
         if size not in self._counted:
             if self.rule is not None:
                 self._counted[size] = self.rule.count(*size).total
@@ -74,7 +77,7 @@ class Measure:
 
     @cached_property
     def rule(self) -> visual_tokens.Rule | None:
-        """Return the rule of the model's processor; None where arguments may have changed it."""
+        """Return the rule of the model's processor; None without one, or if `processor_kwargs` are set."""
         folder = Path(self._job.model).expanduser()
         if self._job.setting("processor_kwargs") or not folder.is_dir():
             return None
@@ -84,18 +87,18 @@ class Measure:
         ids: Sequence[int] = self._processor.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def _text(self, row: Mapping[str, Any], images: int) -> int:
-        """Return the tokens of the text, each placeholder one of them; of two replies the longer counts."""
+    def _text_length(self, row: Mapping[str, Any], images: int) -> int:
+        """Count the tokens of the text, one for each placeholder; of two replies the longer one counts."""
         from trl.data_utils import apply_chat_template, prepare_multimodal_messages
 
-        unseen = [None] * images
+        stand_ins = [None] * images
         if row.get("messages") is not None:
-            messages = prepare_multimodal_messages(without_nulls(row["messages"]), images=unseen)
+            messages = prepare_multimodal_messages(without_nulls(row["messages"]), images=stand_ins)
             text = self._processor.apply_chat_template(messages, tokenize=False)
             return len(self._ids(text))
         sides = {name: without_nulls(row[name]) for name in _SIDES if row.get(name) is not None}
         given = {
-            name: prepare_multimodal_messages(side, images=unseen if name == "prompt" else None)
+            name: prepare_multimodal_messages(side, images=stand_ins if name == "prompt" else None)
             for name, side in sides.items()
         }
         texts = apply_chat_template(given, self._processor)
@@ -104,7 +107,7 @@ class Measure:
 
 
 def _size_of(image: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the width and height of a stored image, as `datasets` decodes it."""
+    """Return the width and height of a stored image, `{bytes, path}`, from its header alone."""
     data = image["bytes"]
     header = (
         headers.read_file_header(Path(image["path"])) if data is None else headers.read_header(data)
