@@ -134,7 +134,10 @@ def rendered() -> Row:
     # Lines are fused once a template was traced, which is at once where a block is long.
     for name, rows in (("columns", mixed("x")), ("lines", mixed("x" * 1_000))):
         source = rows if name == "columns" else written("many.jsonl", rows)
-        report = fmtkit.convert(source, "./t.jinja.openai", "text.parquet", overwrite=True)
+        # One worker: the end of the source would be read by another before the template is traced.
+        report = fmtkit.convert(
+            source, "./t.jinja.openai", "text.parquet", overwrite=True, workers=1
+        )
         texts = fmtkit.table("text.parquet", "passthrough")["text"].to_pylist()
         wrong = sum(one != other for one, other in zip(texts, said(rows), strict=True))
         found[name] = {"wrong": wrong, "fused": sum(fused), **report.tiers}
