@@ -242,6 +242,64 @@ def test_the_rows_of_the_fixtures_as_tables(tmp_path, monkeypatch, case):
         assert made[0] == made[1]
 
 
+def bare(value):
+    """Return a value without the null keys of its objects."""
+    if isinstance(value, dict):
+        return {key: bare(item) for key, item in value.items() if item is not None}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+def called(message):
+    """Return a message without the null keys of its calls."""
+    if not isinstance(message, dict):
+        return message
+    names = ("tool_calls", "function_call")
+    return {key: bare(item) if key in names else item for key, item in message.items()}
+
+
+def compare_lines(seed):
+    """Compare the lines of a random table with its values; return how many rows have one."""
+    draw = random.Random(seed)
+    table = pa.Table.from_pylist(rows_of(draw, draw.randint(1, 12)))
+    if draw.random() < 0.8:  # many of these numbers have no line
+        table = table.drop_columns(["score"])
+    if draw.random() < 0.3:
+        fields = [field.with_type(large(field.type)) for field in table.schema]
+        table = table.cast(pa.schema(fields))
+    table = table.slice(draw.randint(0, 3))
+    holds = tuple({"messages": 2, "tools": 1}.get(name, 0) for name in table.schema.names)
+    found = 0
+    for batch in table.to_batches(max_chunksize=draw.randint(1, 12)):
+        data, filled = native.kernel().lines(*batch.__arrow_c_array__(), holds)
+        lines = data.split(b"\n")
+        assert lines.pop() == b""
+        assert len(lines) == len(filled) == batch.num_rows
+        for line, row, is_filled in zip(lines, batch.to_pylist(), filled, strict=True):
+            if line == b"!":
+                continue
+            turns = row["messages"]
+            wanted = row | {
+                "messages": turns and [called(turn) for turn in turns],
+                "tools": bare(row["tools"]),
+            }
+            made = json.loads(line)
+            assert (made, json.dumps(made)) == (wanted, json.dumps(wanted))
+            assert is_filled == (wanted != row)
+            found += 1
+    return found
+
+
+@pytest.mark.skipif(native.kernel() is None, reason="there is no native kernel")
+def test_lines_are_the_values_of_their_rows():
+    assert sum(map(compare_lines, range(200))) > 500
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(native.kernel() is None, reason="there is no native kernel")
+def test_lines_of_many_tables_are_the_values_of_their_rows():
+    assert sum(map(compare_lines, range(200, 20_000))) > 50_000
+
+
 @pytest.mark.parametrize("texts", [["tools"], ["messages"], ["messages", "tools"]], ids="+".join)
 def test_columns_of_which_some_are_the_text_of_json(tmp_path, monkeypatch, texts):
     draw = random.Random(1)
