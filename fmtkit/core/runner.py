@@ -362,7 +362,7 @@ def _with_sections(runner: Runner) -> Runner:
     training = [one for one in every if runner.method in one.trainers]
     for one in training[1:]:
         why = f"it has a trainer for {runner.method}, as section {training[0].name} has"
-        raise section.wrong(one.name, why)
+        raise section.unusable(one.name, why)
     trained_by = {one.name for one in training}
     own = section.of_method(runner.method) | trained_by
     own |= {one.name for one in every if runner.features & one.features.keys()}
@@ -379,7 +379,7 @@ def _with_sections(runner: Runner) -> Runner:
         try:
             found = replace(found, **cast("dict[str, Any]", dict(one.trainers[runner.method])))
         except (TypeError, ValueError) as error:
-            raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
+            raise section.unusable(one.name, f"its trainer for {runner.method}: {error}") from error
     if found.for_features and plain is not None:
         # Setting a feature takes the other trainer, so that no key is refused for this one.
         own |= plain.sections
