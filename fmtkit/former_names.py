@@ -186,7 +186,10 @@ FORMER_ATTRIBUTES = {
         "parted": "must_start_apart",
         "single": "must_be_one_message",
     },
-    "fmtkit.columns.instructions": {"learnt": "trained_output"},
+    "fmtkit.columns.instructions": {
+        "STANFORD": "STANFORD_SYSTEM_PROMPTS",
+        "learnt": "trained_output",
+    },
 }
 """Functions and methods that extensions call: their module or class -> former name -> name."""
 

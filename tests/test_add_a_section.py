@@ -376,7 +376,7 @@ def test_the_functions_of_sections_take_what_their_hooks_give() -> None:
     assert [name for name in types if f"`{name}(" not in section.Section.__doc__] == []
     made = []
     for one in section.shipped():
-        for module in one.loaded():
+        for module in one.load_modules():
             for name, kind in types.items():
                 function = getattr(module, name, None)
                 if function is not None:

@@ -15,7 +15,7 @@ import trl
 from datasets import Dataset
 
 from fmtkit.training.online.rollouts.contract import RolloutError
-from fmtkit.training.online.rollouts.conversations_ahead import Conversations
+from fmtkit.training.online.rollouts.conversations_ahead import ConversationRunner
 from fmtkit.training.run import process
 from fmtkit.training.vllm.rollout_settings import RolloutSettings
 
@@ -250,7 +250,7 @@ def test_each_row_plays_in_the_environment_that_it_names(caller, tmp_path):
 def test_the_thread_has_nothing_of_the_trainer_that_conversations_do_not_read(caller, tmp_path):
     _, trainer = trained(caller, tmp_path, told=False, max_steps=1)
     trainer.added_later = {}
-    conversations = Conversations(trainer, trainer.processing_class, {})
+    conversations = ConversationRunner(trainer, trainer.processing_class, {})
     # TRL's generation writes these: they are the thread's own, all else is read.
     own = ("state", "vllm_generation", "_metrics", "model")
     assert all(getattr(conversations, name) is not getattr(trainer, name) for name in own)
@@ -334,3 +334,22 @@ def test_an_environment_that_cannot_begin_ends_the_run_where_its_answers_are_due
         trained(caller, tmp_path, AHEAD, told=False, environment=Unready)
     assert Unready.resets == 9
     assert not [t for t in threading.enumerate() if t.name == "fmtkit-prefetch"]
+
+
+class Own(Counter):
+    """Brings its own prompt, as TRL allows: its rows have none."""
+
+    def reset(self, start, **row):
+        assert not row
+        return super().reset([{"content": " " * start}])
+
+
+@pytest.mark.parametrize("settings", [None, AHEAD], ids=["plain", "ahead"])
+def test_an_environment_may_bring_the_prompt(caller, tmp_path, settings):
+    rows = Dataset.from_list([{"start": number} for number in range(48)])
+    more = {"train_dataset": rows}
+    seen, _ = trained(
+        caller, tmp_path, settings, told=False, environment=Own, more=more, max_steps=2
+    )
+    told = [prompt[0]["content"] for batch in seen for prompt in batch["prompts"]]
+    assert all(re.fullmatch(r" from \d+", text) for text in told)

@@ -17,7 +17,7 @@ from fmtkit.core.data_classes import dataclass
 from fmtkit.core.errors import UnknownNameError
 from fmtkit.core.tables import Segments
 
-STANFORD = (
+STANFORD_SYSTEM_PROMPTS = (
     "Below is an instruction that describes a task, paired with an input that provides further "
     "context. Write a response that appropriately completes the request.",
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -28,7 +28,10 @@ STANFORD = (
 
 @dataclass(frozen=True)
 class Style:
-    """The format strings of a prompt, with the placeholders {instruction} and {input}, or {system}."""
+    """The formats of a prompt.
+
+    `format` takes {instruction} and {input}, `no_input_format` {instruction}, `system_format` {system}.
+    """
 
     format: str
     no_input_format: str
@@ -67,11 +70,11 @@ def style_of(name: str) -> Style:
 
 
 def introduced(introduction: tuple[str, str], input: Column = ABSENT) -> Column:
-    """Return the system prompt of each row: with an input the first, without one the second.
+    """Return the system prompt of each row: the first if it has an input, else the second.
 
     Args:
         introduction: The system prompts of rows with an input, and of rows without one.
-        input: The text of the input; null or empty where there is none.
+        input: The text of the input; null or empty if there is none.
     """
     with_input, without = (pl.lit(text) for text in introduction)
     return Column(pl.when(filled(input.value)).then(with_input).otherwise(without))
@@ -85,7 +88,7 @@ def answered(
     input: Column = ABSENT,
     system: Column = ABSENT,
 ) -> Segments:
-    """Make the prompt of an instruction in a style, and its output, which is trained on.
+    """Make segments of an instruction's prompt in a style, and of the output, which is trained on.
 
     A null or empty system prompt or input is left out, with the style's text around it.
 
@@ -97,7 +100,7 @@ def answered(
         system: The text of the system prompt.
 
     Raises:
-        OptionError: If a format has another placeholder than those of its style.
+        OptionError: If a format has a placeholder that is not allowed in it.
     """
     asked = {"instruction": instruction, "input": input}
     without_input = {"instruction": instruction}
@@ -128,7 +131,7 @@ def trained_output(prompt: Column, output: Column) -> Segments:
 
 
 def document(text: Column) -> Segments:
-    """Make one segment of a text, all of which is trained on, and which is split if it is too long."""
+    """Make a text into one segment, all of it trained on; texts that are too long are split."""
     return Segments(
         text.with_value(pl.concat_list(_segment(text, is_trained=True))), literal("document")
     )

@@ -1,7 +1,7 @@
 """GPTeacher: an instruction, sometimes an input to it, and the response, in Stanford's prompt text."""
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.columns.instructions import STANFORD_SYSTEM_PROMPTS, answered, introduced, style_of
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
 
@@ -11,5 +11,5 @@ def instruct(
     instruction: Text, response: Text, input: Text = ABSENT, *, style: str = "instruct"
 ) -> Segments:
     """https://huggingface.co/datasets/teknium/GPTeacher-General-Instruct."""
-    system = introduced(STANFORD, input)
+    system = introduced(STANFORD_SYSTEM_PROMPTS, input)
     return answered(style_of(style), instruction, response, input=input, system=system)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from fmtkit.columns import ABSENT, Text
-from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.columns.instructions import STANFORD_SYSTEM_PROMPTS, answered, introduced, style_of
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
 
@@ -14,5 +14,5 @@ def clue(
 ) -> Segments:
     """https://huggingface.co/datasets/openaccess-ai-collective/jeopardy."""
     reply = answer.with_value(pl.concat_str([pl.lit("what is "), answer.value]))
-    system = introduced(STANFORD, category)
+    system = introduced(STANFORD_SYSTEM_PROMPTS, category)
     return answered(style_of(style), question, reply, input=category, system=system)

@@ -1,7 +1,7 @@
 """Open Assistant as axolotl's `oasst` has it: INSTRUCTION and RESPONSE, in Stanford's prompt text."""
 
 from fmtkit.columns import Text
-from fmtkit.columns.instructions import STANFORD, answered, introduced, style_of
+from fmtkit.columns.instructions import STANFORD_SYSTEM_PROMPTS, answered, introduced, style_of
 from fmtkit.core.tables import Segments
 from fmtkit.formats.registry import converter
 
@@ -14,4 +14,6 @@ def instruct(
     style: str = "instruct",
 ) -> Segments:
     """https://docs.axolotl.ai/docs/dataset-formats/inst_tune.html#oasst."""
-    return answered(style_of(style), INSTRUCTION, RESPONSE, system=introduced(STANFORD))
+    return answered(
+        style_of(style), INSTRUCTION, RESPONSE, system=introduced(STANFORD_SYSTEM_PROMPTS)
+    )

@@ -74,7 +74,7 @@ def __getattr__(name: str) -> object:
 
 
 class Settings(Protocol):
-    """What a refusal reads of a configuration: its keys by their dotted names."""
+    """The part of a configuration that a refusal reads: its keys by their dotted names."""
 
     def get(self, name: str) -> object:
         """Return a key's value, or None where it is unset."""
@@ -90,7 +90,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FEATURES: section.Hook[Callable[[Settings], Iterable[str]]] = section.Hook("features")
 """Returns the set keys that only fmtkit's own trainer honours."""
 PROVIDES: section.Hook[Callable[[Settings], Iterable[section.Provided]]] = section.Hook("provides")
-"""Returns which of the run's datasets, rewards and answers the section has instead."""
+"""Returns which of datasets, rewards and answers the section supplies instead of the run's configuration."""
 
 Refusal = Callable[[Settings], str | None]
 """Returns why a method cannot honour a configuration and what to do instead; None if it can."""
@@ -140,21 +140,21 @@ class Runner:
     transformers: str = ""
     """Versions of transformers that it needs, if not every version that fmtkit supports will do."""
     without: str = ""
-    """What a run lacks where TRL's own trainer stands in for this one."""
+    """What a run lacks if TRL's own trainer replaces this one."""
     instead: str = ""
     """What to do if the installed TRL has no such trainer, or the version of transformers does not fit."""
     arguments: Mapping[str, object] = field(default_factory=dict)
     """Arguments that the method fixes."""
     defaults: Mapping[str, object] = field(default_factory=dict)
-    """Arguments that hold unless the configuration says otherwise."""
+    """Arguments that the configuration may change."""
     needs: frozenset[Need] = frozenset()
-    """What must be configured (a teacher, rewards, a reward model), or is made where it is not (a
-    reference model)."""
+    """What must be configured (a teacher, rewards, a reward model), or is created if it is not (a reference
+    model)."""
     makes_reference: bool = False
     """Whether the trainer makes its reference by itself and takes none."""
     head: Head = "causal"
     sections: frozenset[str] = frozenset()
-    """Sections of a configuration that it takes, beside those that say so themselves (`Section.methods`)."""
+    """Sections of a configuration that it takes, besides those that name the method (`Section.methods`)."""
     idle: frozenset[str] = frozenset()
     """Sections whose keys change nothing."""
     ignores: Mapping[str, str] = field(default_factory=dict)
@@ -162,20 +162,20 @@ class Runner:
     own: frozenset[str] = frozenset()
     """Arguments that the config class lacks and fmtkit acts on (`max_length`), keys of `trl` among them."""
     features: frozenset[str] = frozenset()
-    """Keys of `trl` that its trainer acts on beyond rewards: of `TRL_FEATURES`, of `IDLE`, of a section."""
+    """Keys of `trl` that its trainer acts on, besides rewards; from `TRL_FEATURES`, `IDLE` or a section."""
     cuts: frozenset[str] = frozenset()
-    """Ends of a row that is too long which its trainer cuts: `truncate-end`, `truncate-start`."""
+    """At which ends its trainer truncates rows that are too long: `truncate-end`, `truncate-start`."""
     mask: MaskRule = ""
-    """How its trainer makes ids and masks of conversations; by the table where empty."""
+    """How its trainer makes ids and masks of conversations; if empty, the table decides."""
     text_ends: TextEnds = ""
     """What its trainer puts around rows of text: EOS behind a reply that does not end with it, and what the
-    tokenizer adds to any text (`text`), or the ids of BOS and EOS (`ids`); nothing where it is empty."""
+    tokenizer adds to any text (`text`), or the ids of BOS and EOS (`ids`); if empty, nothing."""
     row_variables: bool = False
     """Whether its trainer reads the template's variables from a column of the rows."""
     whole_conversations: bool = False
     """Whether its trainer takes only conversations, each a prompt joined with its completion."""
     both_labels: bool = False
-    """Whether it learns from the difference of desirable and undesirable rows, so that both must be there."""
+    """Whether it needs desirable and undesirable rows, since it learns from their difference."""
     columns: frozenset[str] = frozenset()
     """Columns of the source that its trainer needs in each row, beside those of the table."""
     whole_batch: bool = False
@@ -185,7 +185,7 @@ class Runner:
     sees_lengths: bool = False
     """Whether its rows are single sequences of `input_ids`, by which batches can be grouped."""
     group: int = 0
-    """Answers to a prompt unless `trl.num_generations` says otherwise; 0 where there are no groups."""
+    """Answers to a prompt unless `trl.num_generations` is set; 0 if there are no groups."""
     whole_groups: bool = False
     """Whether all answers to a prompt must be on one device."""
     prepares_rows: bool = False
@@ -196,11 +196,11 @@ class Runner:
     mixes_images: bool = True
     """Whether a batch of its trainer may have rows with images and rows without."""
     metrics: tuple[str, ...] = ()
-    """Metrics of its own that show whether anything is learned."""
+    """Its own metrics that show whether anything is learned."""
     health: HealthLimits | None = None
-    """Limits of its metrics, where its trainer logs those of an online method."""
+    """Limits of its metrics, if its trainer logs the metrics of an online method."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """Name -> function that refuses a configuration; `training.planning.refusals` has those of any method."""
+    """Name -> function that refuses a configuration; `training.planning.refusals` refuses for any method."""
     advice: Mapping[str, tuple[str, Refusal]] = field(default_factory=dict)
     """Name -> words of an error that its trainer's source raises, and the function that says what to do."""
     key: str = ""
@@ -208,11 +208,11 @@ class Runner:
     guessed_from: frozenset[str] = frozenset()
     """Keys, sections and tables for which a fragment without a method is planned as this one."""
     build: str = ""
-    """A function (job, parts) -> trainer; the one for its needs where empty."""
+    """A function (job, parts) -> trainer; if empty, the one for its needs."""
     for_features: bool = False
-    """Whether TRL's own trainer trains where no key is set that only this one honours."""
+    """Whether TRL's own trainer is used unless a key is set that only this one honours."""
     own_sampler: bool = False
-    """Whether its trainer makes answers in processes of its own, by a vLLM server."""
+    """Whether its trainer generates answers in separate processes, by a vLLM server."""
     needs_cuda: bool = False
     """Whether the trainer itself demands a device."""
     resumes: bool = True
@@ -247,11 +247,11 @@ class Runner:
         return bool(self.sections & {"rl", "vllm"})
 
     def variant(self, value: object) -> "Runner":
-        """Return the runner for this value of `variant_key`; itself where there is none."""
+        """Return the runner for this value of `variant_key`, or this runner if there is none."""
         return self.variants.get(str(value), self)
 
     def variant_of(self, settings: Settings) -> "Runner":
-        """Return the runner for what a configuration says of `variant_key`."""
+        """Return the runner for a configuration's value of `variant_key`."""
         return self.variant(settings.get(self.variant_key)) if self.variant_key else self
 
     def features_of(self, settings: Settings) -> list[str]:
@@ -362,7 +362,7 @@ def _with_sections(runner: Runner) -> Runner:
     training = [one for one in every if runner.method in one.trainers]
     for one in training[1:]:
         why = f"it has a trainer for {runner.method}, as section {training[0].name} has"
-        raise section.wrong(one.name, why)
+        raise section.unusable(one.name, why)
     trained_by = {one.name for one in training}
     own = section.of_method(runner.method) | trained_by
     own |= {one.name for one in every if runner.features & one.features.keys()}
@@ -379,7 +379,7 @@ def _with_sections(runner: Runner) -> Runner:
         try:
             found = replace(found, **cast("dict[str, Any]", dict(one.trainers[runner.method])))
         except (TypeError, ValueError) as error:
-            raise section.wrong(one.name, f"its trainer for {runner.method}: {error}") from error
+            raise section.unusable(one.name, f"its trainer for {runner.method}: {error}") from error
     if found.for_features and plain is not None:
         # Setting a feature takes the other trainer, so that no key is refused for this one.
         own |= plain.sections

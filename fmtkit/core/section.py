@@ -1,8 +1,8 @@
 """Sections: groups of a configuration's keys, and the code that acts on them.
 
-A section is one constant, SECTION: of a module `runners/NAME/section.py` of fmtkit, or of what an entry
-point in the group `fmtkit.sections` of an installed package names. Planning reads it too, so it imports
-nothing heavy: the modules with its keys and its functions are named, and loaded when they are needed.
+A section is a constant SECTION. It is in fmtkit's module `runners/NAME/section.py`, or in what an installed
+package's entry point of the group `fmtkit.sections` names. Planning reads it too, so its module imports
+nothing heavy: it names the modules with its keys and its functions, which are loaded when they are needed.
 """
 
 import importlib
@@ -27,15 +27,15 @@ GROUP = "fmtkit.sections"
 SHIPPED = "fmtkit.runners"
 """fmtkit's own package of sections, and of methods."""
 VERSION = 1
-"""Of this protocol: a section that is made for another one is not taken."""
+"""Version of this protocol; sections made for another version are rejected."""
 
 Provided = Literal["datasets", "rewards", "answers"]
-"""What an environment can have in place of the run's own."""
+"""What an environment can supply instead of the run's configuration."""
 
 
 @dataclass(frozen=True)
 class Hook(Generic[F]):
-    """A function that modules of a section may define, by its name; its type is the parameter."""
+    """The name of a function that a section's modules may define; `F` is the type of that function."""
 
     name: str
 
@@ -62,24 +62,24 @@ class Section:
     - `environment(job, tokenizer)`: in the training process, the rewards and conversations of an environment
       (`fmtkit.training.online.conversations.environment.ExternalEnvironment`), or None.
 
-    Their types are in `fmtkit.training.planning.hooks`, those of a configuration alone in
-    `fmtkit.core.runner`. Functions of these modules that `fmtkit.training.planning.check.check_config`
-    declares check its keys.
+    The types of `features` and `provides` are in `fmtkit.core.runner`, those of `health` and `environment` in
+    the modules named above, all others in `fmtkit.training.planning.hooks`. Functions of these modules that
+    are declared by `fmtkit.training.planning.check.check_config` check its keys.
     """
 
     name: str
     about: str
-    """What its keys go to, for the page of keys."""
+    """What its keys configure, for the page of keys."""
     modules: tuple[str, ...]
     """Where its functions are."""
     keys: str = ""
     """The module with its `KEYS`: `fmtkit.training.config.key.Key`s, under the names that users write."""
     needs: frozenset[str] = frozenset()
-    """Sections on whose code it is built: without one of them it is not there, nor the method beside it."""
+    """Sections whose code it uses: if one is missing, this one and the method in its folder are left out."""
     methods: frozenset[str] = frozenset()
-    """Methods that take it although their runners do not name it."""
+    """Methods that have this section although their runners do not name it."""
     switch: str = ""
-    """The key that turns it on, where all others have no effect without it."""
+    """The key that turns it on, if its other keys have no effect without that one."""
     features: Mapping[str, object] = field(default_factory=dict)
     """Keys of `trl` on which its own trainers act -> the value that turns each off."""
     trainers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -87,9 +87,9 @@ class Section:
     rewards: frozenset[str] = frozenset()
     """Names in `trl.reward_funcs` for the reward that comes with its environment."""
     plugins: Mapping[str, str] = field(default_factory=dict)
-    """Classes of axolotl's plugins that a config may name, since its keys do the same -> a note, if any."""
+    """Plugin classes of axolotl that a config may name, since these keys do the same -> a note, or empty."""
     version: int = VERSION
-    """The version of this protocol that it is made for."""
+    """The version of this protocol for which it is made."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a section that is made for another version of the protocol."""
@@ -101,18 +101,18 @@ class Section:
 
     def hooks(self, hook: Hook[F]) -> Iterator[F]:
         """Yield its functions for a hook, in the order of its modules."""
-        for module in self.loaded():
+        for module in self.load_modules():
             function: F | None = getattr(module, hook.name, None)
             if function is not None:
                 yield guarded(self.name, function)
 
-    def loaded(self) -> list[ModuleType]:
-        """Load its modules; raise DependencyError for those of a package that cannot be used."""
+    def load_modules(self) -> list[ModuleType]:
+        """Load its modules; raise DependencyError if a package's module cannot be loaded."""
         with _blaming(self.name):
             return [importlib.import_module(module) for module in self.modules]
 
     def load_keys(self) -> tuple[Any, ...]:
-        """Load its keys; raise DependencyError for those of a package that cannot be used."""
+        """Load its keys; raise DependencyError if a package's module cannot be loaded."""
         if not self.keys:
             return ()
         with _blaming(self.name):
@@ -120,10 +120,10 @@ class Section:
 
 
 def guarded(name: str, function: F) -> F:
-    """Return a function of a section whose errors name the section's package; fmtkit's own is left as it is.
+    """Wrap a function of a package's section so that its errors name the package; leave fmtkit's own alone.
 
-    What the function yields is taken at once. A context manager is guarded until it is entered: what is
-    raised in its body is not the package's.
+    A generator is read to its end at once. Of a context manager only the entry is guarded: an exception in
+    its body is not the package's.
     """
     point = _point(name)
     if point is None:
@@ -153,8 +153,8 @@ def _blaming(name: str) -> AbstractContextManager[None]:
     return nullcontext() if point is None else plugins.blaming(point, "section")
 
 
-def wrong(name: str, why: str) -> Exception:
-    """Return the error for a declaration that cannot be used: of a package, or of fmtkit itself."""
+def unusable(name: str, why: str) -> Exception:
+    """Return the error for a section that cannot be used: a package's, or fmtkit's own."""
     point = _point(name)
     if point is None:
         return ValueError(f"section {name}: {why}")
@@ -164,13 +164,13 @@ def wrong(name: str, why: str) -> Exception:
 def read(
     kind: type[S], values: Mapping[str, object] | None, prefix: str = "", **defaults: Any
 ) -> S:
-    """Make the settings of a section, a dataclass: of its keys those that are set and that the class has.
+    """Return an instance of a section's settings dataclass, filled from the set keys that it has.
 
     Args:
-        kind: The dataclass. A field whose metadata has `read` takes what that function makes of a value.
-        values: Keys of a plan or a job -> their values; other parts may read other keys of them.
-        prefix: How the keys begin, which have the name of a field after it.
-        defaults: Fields that hold if no key sets them.
+        kind: The dataclass. If a field's metadata has `read`, that function converts the value.
+        values: Keys of a plan or a job -> their values; keys that the class lacks are ignored.
+        prefix: What each key begins with; the rest of the key is the field's name.
+        defaults: Values of fields that no key sets.
     """
     named = {one.name: one.metadata.get("read") for one in fields(cast("Any", kind))}
     set_keys = {name: value for name, value in (values or {}).items() if value is not None}
@@ -186,19 +186,19 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def unknown(given: Iterable[str]) -> set[str]:
-    """Return the names that no section has; installed packages are searched only if fmtkit lacks one."""
+    """Return the names that no section has; packages are searched only for names that fmtkit lacks."""
     others = set(given).difference(_own_names())
     return others.difference(names()) if others else others
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all sections, fmtkit's own first, each part sorted; no package's code is run."""
+    """Return the names of all sections, fmtkit's own first, both parts sorted; no package's code is run."""
     own = _own_names()
     return (*own, *(name for name in plugins.installed(GROUP) if name not in own))
 
 
 def shipped() -> tuple[Section, ...]:
-    """Return the sections of fmtkit itself; packages are not looked at."""
+    """Return the sections of fmtkit itself, without those of packages."""
     return tuple(map(_shipped, _own_names()))
 
 
@@ -210,20 +210,20 @@ def _own_names() -> tuple[str, ...]:
 def folders(part: str) -> tuple[str, ...]:
     """Return the names of the folders of `runners/` that hold a module of this name, sorted.
 
-    Those that need a folder that is not there are left out.
+    A folder is left out if the section of another folder that it needs is missing.
     """
-    return tuple(name for name in _with(part) if not lacking(name))
+    return tuple(name for name in _folders_with(part) if not lacking(name))
 
 
 def lacking(name: str) -> str:
-    """Return a section that is not there and that the one in this folder needs; empty if none is missing."""
-    there = _with("section")
+    """Return a section that section `name` needs and that is missing, or lacks one itself; empty if none."""
+    there = _folders_with("section")
     needs = sorted(_shipped(name).needs) if name in there else ()
     return next((one for one in needs if one not in there or lacking(one)), "")
 
 
 @cache
-def _with(part: str) -> tuple[str, ...]:
+def _folders_with(part: str) -> tuple[str, ...]:
     package = importlib.import_module(SHIPPED)
     found = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
     return tuple(name for name in sorted(found) if find_spec(f"{SHIPPED}.{name}.{part}"))
@@ -235,17 +235,17 @@ def is_added(name: str) -> bool:
 
 
 def every() -> tuple[Section, ...]:
-    """Return all sections: those that runners name, then those that say themselves which methods take them.
+    """Return all sections: those that runners name, then those that name their methods.
 
-    Raises OptionError where two packages have one of a name, DependencyError where a package cannot be used.
+    Raises OptionError if two packages have sections of one name, DependencyError if a package cannot be used.
     """
-    return _all(names())
+    return _sections(names())
 
 
 @cache
-def _all(of: tuple[str, ...]) -> tuple[Section, ...]:
-    # What acts on a method from outside acts last.
-    return tuple(sorted(map(_find, of), key=lambda one: bool(one.methods)))
+def _sections(names: tuple[str, ...]) -> tuple[Section, ...]:
+    # Sections that name their methods come after those that runners name.
+    return tuple(sorted(map(_find, names), key=lambda one: bool(one.methods)))
 
 
 def _point(name: str) -> EntryPoint | None:
@@ -271,5 +271,5 @@ def _shipped(name: str) -> Section:
 
 
 def of_method(method: str) -> frozenset[str]:
-    """Return the sections that a method takes although its runner does not name them."""
+    """Return the sections that a method has although its runner does not name them."""
     return frozenset(section.name for section in every() if method in section.methods)

@@ -34,7 +34,7 @@ from fmtkit.detection.fits import (
     needs_tokenizer,
     renamed_likeness,
 )
-from fmtkit.detection.guessed_labels import with_told_labels
+from fmtkit.detection.guessed_labels import with_label_fit
 from fmtkit.detection.near_misses import (
     FIRST,
     are_asked,
@@ -137,7 +137,7 @@ def detect(sample: Sequence[Row], method: str | None = None) -> list[Fit]:
         if not there and is_conversation:
             there = _plain_text(sample)
     there = sorted(without_contradicted(there, sample, whole), key=Fit.rank)
-    found = with_told_labels(_with_open(there, whole), whole)
+    found = with_label_fit(_with_open(there, whole), whole)
     return (
         found if found and not _leaves_more(found[0]) else _by_values(found, asked, sample, whole)
     )

@@ -19,12 +19,13 @@ from fmtkit.reading.bound_column import Row
 from fmtkit.reading.lost_turns import words_of
 
 
-def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
+def with_label_fit(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     """Return the fits; if the values of a column say good and bad, one that reads it as labels comes first.
 
-    That is where no other open column is grave in the best fit, which makes completions or conversations.
-    That something is so or not says that it is good only where the column's name does: `accepted_by_user`.
-    An object of several flags is no label; it stays open, so that the guess is not sure.
+    Only if the best fit makes completions or conversations, and this is its one unread column that matters
+    (`is_grave`). The values 1 and -1 count too. Yes and no count as good and bad only if the column's name
+    is praise: `accepted_by_user`. An object of several flags is no label; it stays unread, so that the guess
+    is not sure.
     """
     best = next(iter(fits), None)
     if best is None or best.converter.makes not in (Completion, Conversation):
@@ -33,43 +34,46 @@ def with_told_labels(fits: Sequence[Fit], sample: Sequence[Row]) -> list[Fit]:
     if len(grave) != 1 or any("." in one.name or "[" in one.name for one in grave):
         return [*fits]
     [column] = grave
-    held = (row.get(column.name) for row in sample)
-    marks = {mark_of(value).lower() for value in held if value not in (None, "")}
-    is_told = marks <= (GOOD | BAD) - (TRUTH if not _praises(column.name) else set())
-    is_told = is_told and bool(marks & GOOD) and bool(marks & BAD)
-    labeled = as_labels(best, column, sample) if is_told or marks == {"1", "-1"} else None
+    values = (row.get(column.name) for row in sample)
+    marks = {mark_of(value).lower() for value in values if value not in (None, "")}
+    are_labels = marks <= (GOOD | BAD) - (TRUTH if not _praises(column.name) else set())
+    are_labels = are_labels and bool(marks & GOOD) and bool(marks & BAD)
+    labeled = label_fit(best, column, sample) if are_labels or marks == {"1", "-1"} else None
     return [labeled[0], *fits] if labeled else [*fits]
 
 
 def _are_flags(name: str, sample: Sequence[Row]) -> bool:
     """Return whether a column has an object of several flags in each row: `{"violence": false, ...}`."""
-    held = [row.get(name) for row in sample]
-    return bool(held) and all(
+    values = [row.get(name) for row in sample]
+    return bool(values) and all(
         isinstance(value, Mapping)
         and len(value) > 1
         and all(isinstance(flag, bool) for flag in value.values())
-        for value in held
+        for value in values
     )
 
 
 def _praises(name: str) -> bool:
-    """Return whether a name says that yes is good: `accepted_by_user`, and not `not_accepted`.
+    """Return whether a name says that yes is good: `accepted_by_user` does, `not_accepted` does not.
 
-    Of a prompt it says nothing about the reply: `prompt_is_safe`.
+    A name about the prompt says nothing about the reply: `prompt_is_safe`.
     """
     said = {*words_of(name)}
     return bool(said & PRAISE) and not said & (NEGATIONS | {"prompt"}) and not asks(name)
 
 
-def as_labels(found: Fit, column: OpenColumn, sample: Sequence[Row]) -> tuple[Fit, str] | None:
-    """Return the fit that reads an open column as the label of the rows, and in words what is good."""
+def label_fit(found: Fit, column: OpenColumn, sample: Sequence[Row]) -> tuple[Fit, str] | None:
+    """Return the fit that reads an unread column as the rows' label, and in words which values are good."""
     labels = _labels(column, sample) if column.could_be in (LABEL, SCORE) else None
-    labeled = _as_labels(found, column.name, labels[0], sample) if labels else None
+    labeled = _fit_with_labels(found, column.name, labels[0], sample) if labels else None
     return (labeled, labels[1]) if labels and labeled else None
 
 
 def _labels(column: OpenColumn, sample: Sequence[Row]) -> tuple[Mapping[str, bool], str] | None:
-    """Return which values of a column are good, and in words by what rule; None where nothing says it."""
+    """Return whether each value is good (empty: true or 1 is) and the rule in words; None if none applies.
+
+    Of two unknown values the first in order is assumed to be the good one.
+    """
     values = [row[column.name] for row in sample if row.get(column.name) not in (None, "")]
     if not values or not all(isinstance(v, str | int | float) for v in values):
         return None
@@ -99,7 +103,7 @@ def _by_size(numbers: Mapping[str, float]) -> tuple[Mapping[str, bool], str]:
 
 
 _SCALES = ((1.0, 0.5), (2.0, 1.0), (5.0, 3.0), (10.0, 5.0), (100.0, 50.0))
-"""The greatest value of usual scales, and what is neither good nor bad on them."""
+"""Pairs: the greatest value of a common scale, and the value above which a reply is good."""
 
 
 def _is_number(mark: str) -> bool:
@@ -110,23 +114,29 @@ def _is_number(mark: str) -> bool:
     return True
 
 
-def _as_labels(
+def _fit_with_labels(
     found: Fit, column: str, labels: Mapping[str, bool], sample: Sequence[Row]
 ) -> Fit | None:
-    """Return the fit that reads the same rows with their labels; None where no type does."""
-    taking = [c for c in registry.converters() if c.makes is Unpaired and c.name != "passthrough"]
+    """Return a fit that reads the labelled rows with their labels; None if no type can, or too few are."""
+    label_types = [
+        c for c in registry.converters() if c.makes is Unpaired and c.name != "passthrough"
+    ]
     judged = [row for row in sample if row.get(column) not in (None, "")]
     if len(judged) < TRUSTED * len(sample):
         return None
-    taking.sort(key=lambda c: (c.name != found.converter.name, -len(c.aliases), c.name))
-    told: dict[str, Any] = {LABEL_OPTION: json.dumps(labels, ensure_ascii=False)} if labels else {}
-    for converter in taking:
+    label_types.sort(key=lambda c: (c.name != found.converter.name, -len(c.aliases), c.name))
+    label_options: dict[str, Any] = (
+        {LABEL_OPTION: json.dumps(labels, ensure_ascii=False)} if labels else {}
+    )
+    for converter in label_types:
         flag = next((n for n, k in converter.columns.items() if isinstance(k, FlagKind)), None)
         flag = "label" if "label" in converter.columns else flag
         if flag is None or not _reads_the_same(converter, found, sample):
             continue
         mapping = {n: p for n, p in found.mapping.items() if n in converter.columns}
-        tried = fit(converter, judged, {**mapping, flag: column}, {**found.options, **told})
+        tried = fit(
+            converter, judged, {**mapping, flag: column}, {**found.options, **label_options}
+        )
         if not tried.missing and tried.sound >= PLAIN and not tried.unread:
             return replace(tried, open=tuple(one for one in found.open if one.name != column))
     return None

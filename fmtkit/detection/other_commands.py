@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fmtkit.core.data_classes import dataclass
 from fmtkit.detection.fits import Fit
-from fmtkit.detection.guessed_labels import as_labels
+from fmtkit.detection.guessed_labels import label_fit
 from fmtkit.detection.suggestions import as_command, convert_command, is_kept, options_for, to_of
 from fmtkit.options.convert_options import SourceOptions
 from fmtkit.reading.bound_column import Row
@@ -29,7 +29,7 @@ def readings(
         return ()
     made: list[Reading] = []
     for column in found.open:
-        labeled = as_labels(found, column, sample)
+        labeled = label_fit(found, column, sample)
         command = labeled and convert_command(paths, labeled[0], sample, given)
         if labeled and command:
             made.append(Reading(f"{column.name} as a label for KTO ({labeled[1]})", command))

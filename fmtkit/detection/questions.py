@@ -11,7 +11,7 @@ from typing import Any
 from fmtkit.core.data_classes import dataclass
 from fmtkit.detection import certainty, detection
 from fmtkit.detection.fits import Fit, fit
-from fmtkit.detection.guessed_labels import as_labels
+from fmtkit.detection.guessed_labels import label_fit
 from fmtkit.detection.suggestions import is_kept, options_for, to_of, why_not_to
 from fmtkit.detection.unread_columns import LABEL, SCORE, OpenColumn
 from fmtkit.formats import registry
@@ -106,7 +106,7 @@ def column_question(
 ) -> Question:
     """Ask what an open column is: a label, if something says which values are good, or not needed."""
     answers: dict[str, Choice] = {}
-    labeled = as_labels(choice.fit, column, sample)
+    labeled = label_fit(choice.fit, column, sample)
     if labeled is not None:
         as_kto = replace(choice, fit=labeled[0])
         if as_kto.made(sample, given) is not None:

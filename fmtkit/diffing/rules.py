@@ -20,10 +20,10 @@ RULES: Mapping[str, str] = {
     "turn_lost": "one side lacks turns: some formats of axolotl read only one question and one answer",
     "system": "the system prompts differ: default_system_message, or the template's default",
     "empty_think": "only one side has an empty think block: the template, or enable_thinking",
-    "reasoning": "only one side has the reasoning of a turn: templates drop that of earlier turns",
+    "reasoning": "only one side has the reasoning of a turn: templates drop reasoning of earlier turns",
     "key_order": "the JSON of tools or of calls has its keys in a different order",
     "json_text": "the JSON of tools or of calls is written differently: escapes, spaces, numbers",
-    "tools": "the descriptions of tools differ: those of the row, or how the template writes them",
+    "tools": "the descriptions of tools differ: in the row, or in how the template writes them",
     "prompt": "the text of a prompt differs: a changed row, or text that one side adds or strips",
     "template": "what the template writes around the texts of messages differs",
     "content": "the replies differ",
@@ -37,11 +37,11 @@ RULES: Mapping[str, str] = {
 ONLY: Mapping[str, str] = {
     "sequence_len": "it is longer than sequence_len",
     "short": "it is shorter than min_sample_len (default: 2), which axolotl drops",
-    "no_trained_token": "no token of it is trained on, and trainers leave such rows out",
+    "no_trained_token": "it has no trained token, and trainers leave such rows out",
     "duplicate": "a duplicate of it is in both: dataset_exact_deduplication, weights or repeated sources",
-    "refused": "one side has refused one or more rows: see what it said of them",
+    "refused": "one side refused one or more rows: see its messages",
     "no_place": "the other trainer's format has no place for something in it: see the reasons",
-    "dropped": "the other side dropped it without a word: its preparation leaves out what does not fit it",
+    "dropped": "the other side dropped it without a message: its preparation leaves out rows that do not fit",
     "absent": "the other side has no similar row: a different source, split, slice or val_set_size",
 }
 """Why only one side has a row -> what it means."""

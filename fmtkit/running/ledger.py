@@ -22,11 +22,11 @@ TERMS = (
     "joined",
 )
 _ADDITIONAL = ("unpaired", "rows_written", "blank_lines")
-"""What is counted in addition, and is not a term of the sum."""
+"""Counters that are no terms of the sum."""
 
 
 TIERS = ("fast_rows", "traced_rows", "plain_rows")
-"""How rows were read and rendered; what is counted of it is no part of the ledger in reports and journals."""
+"""Counters of how rows were read and rendered, which reports and journals keep outside the ledger."""
 _COUNTERS = {
     "reasons": "reasons",
     "warnings": "warnings",
@@ -39,11 +39,11 @@ _COUNTERS = {
 
 @dataclass
 class RowCounts:
-    """What became of rows: of a part of a block, of a block, and in the ledger of a run."""
+    """Counts of what became of rows: in part of a block, a block, or a run."""
 
     rows_read: int = 0
     converted: int = 0
-    """Rows of which at least one was made."""
+    """Source rows from which at least one row was made."""
     filtered: int = 0
     """Rows that --where leaves out, or for which a user's function returned nothing."""
     overlong_dropped: int = 0
@@ -53,7 +53,7 @@ class RowCounts:
     joined: int = 0
     """Rows that were joined into the row of a different one."""
     unpaired: int = 0
-    """Pairs that were taken apart, two rows written of each; no rows of the source."""
+    """Pairs that were split into two written rows each; not source rows."""
     rows_written: int = 0
     blank_lines: int = 0
     """Lines that are no rows."""
@@ -90,7 +90,7 @@ class Counted(Protocol):
 
 @dataclass
 class Ledger(RowCounts):
-    """Counts of all rows, the bad ones too, and of the codes they were given."""
+    """Counts of all rows, also bad ones, and of their codes."""
 
     quarantined: int = 0
     skipped: int = 0
@@ -153,7 +153,7 @@ class ErrorLimit:
 
     @classmethod
     def parse(cls, text: str | None) -> "ErrorLimit":
-        """Return the limit of --max-errors: N, or P%, as the options have checked it."""
+        """Return the limit of --max-errors: N or P%, already checked by the options."""
         if text is None:
             return cls()
         if text.endswith("%"):

@@ -52,12 +52,12 @@ GROUP_BYTES = BLOCK_BYTES // 8
 """Blocks of small files are merged up to this size: each costs about 8 ms by itself."""
 GROUP_BLOCKS = 256
 ROW_BYTES = 4 * BLOCK_BYTES
-"""The pairs of a source row that are more than this are made in several parts."""
+"""A source row with more pairs than this is processed in several parts."""
 HELD_BYTES = 16 * BLOCK_BYTES
-"""Pairs of a group of blocks that are more than this are not held at once."""
+"""A group of blocks with more pairs than this is not held at once."""
 _NO_BLOCK = JsonBlock(b"", 0)
 _TAUGHT_ROWS = 100
-"""Rows that are enough to trace a template, in blocks longer than _TAUGHT_BYTES."""
+"""In blocks longer than _TAUGHT_BYTES, the number of rows that suffice to trace a template."""
 _TAUGHT_BYTES = 1 << 20
 
 
@@ -67,9 +67,9 @@ class Progress:
 
     next_block: tuple[int, int] = (0, 0)
     rows: dict[int, int] = field(default_factory=dict)
-    """Source -> rows read of it."""
+    """Source -> rows read from it."""
     bytes: dict[int, int] = field(default_factory=dict)
-    """Source -> bytes read of it."""
+    """Source -> bytes read from it."""
     lines: dict[int, int] = field(default_factory=dict)
     """Source -> the line at which the next part begins."""
     _all_bytes: int = 0
@@ -152,16 +152,16 @@ class Piece:
     """The physical line of each row's record (int64); None where the source has none, or with `encode`."""
     rejects: tuple[Reject, ...]
     counts: RowCounts
-    """What is counted over merged blocks at once is with the last of them."""
+    """Counts over merged blocks are with the last block."""
     bytes_read: int
     result: Any = ()
-    """What the caller's own step made of the table on the worker; of `encode`, a list."""
+    """The result of the caller's step for the table, computed on the worker; for `encode`, a list."""
     task: int = 0
     ends_task: bool = False
     next_block: int = 0
     """The block of its source from which a reader continues after this one."""
     next_line: int = 1
-    """The line at which the part begins that holds that block."""
+    """The line at which the part with that block begins."""
     has_counts: bool = True
     """False for rows of a block whose pairs are too many to hold: the counts come with its last piece."""
     resumable: bool = True
@@ -552,7 +552,7 @@ def _fused(job: Job, source: int, records: Records) -> "tuple[_Converted, list[_
 def _teach(job: Job, source: int, records: Records) -> None:
     """Process the first rows of a block by columns, so that the others can be fused.
 
-    To process the whole first block of each worker that way took 5 to 20 MiB more at the peak.
+    Processing the whole first block of each worker by columns took 5 to 20 MiB more at the peak.
     """
     first = records.picked(np.arange(min(_TAUGHT_ROWS, len(records))))
     parsed = block_parsing.parse_block(first, job.plans[source])
@@ -618,7 +618,7 @@ def _parsed(
 
 @dataclass
 class _Converted:
-    """The converted rows of a block with `__row`, the rejects of the others, and what is counted of all."""
+    """The converted rows of a block with `__row`, the rejects of the others, and counts of all."""
 
     frame: pl.DataFrame
     pairs: pairing.Paired | None

@@ -76,11 +76,11 @@ from fmtkit.writing.splitting import Split
 AnySource = Source | TransformedSource | JoinedSource
 
 IMAGE_OPTIONS = ("images", "image_folder", "verify_images", "fetch_images")
-"""Options that say how images are read, and so that there are some."""
+"""Options that say how images are read: setting one implies that rows have images."""
 CANONICAL = "passthrough"
 """The type that reads rows in TRL's formats, fmtkit's own among them."""
 _SAMPLE_BLOCKS = 16
-"""How many blocks are searched for a valid row, before a source is taken to have none."""
+"""How many blocks are searched for a valid row before a source counts as having none."""
 Stage = TextStage | TokenStage | TargetStage
 
 
@@ -112,7 +112,7 @@ class Job:
     open_columns: tuple[OpenColumn, ...] = ()
     """Columns that the type does not read and that could hold something to train on."""
     open_keys: OpenKeys = field(default_factory=OpenKeys)
-    """Keys of messages that the type does not read and that could be such a thing, by the first rows."""
+    """Keys of messages that the type does not read and that could hold the same, by the first rows."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Include the code of plugins: their converters are registered where the job is unpickled."""

@@ -1,7 +1,7 @@
 """Replay: quarantined rows are repaired, and the output is rewritten as if they had been valid.
 
 The run is taken from the report that names the quarantine. Its sources are read again, with the repaired
-rows in the places of the bad ones; they must be what they were, by their hashes.
+rows in the places of the bad ones; the hashes of the sources must be unchanged.
 """
 
 import gzip
@@ -49,7 +49,7 @@ _ENDING = ".quarantine.jsonl"
 
 @dataclass(frozen=True)
 class Run:
-    """The run of a quarantine: where its report is, and its options."""
+    """The run that wrote a quarantine: the place of its report, and its options."""
 
     quarantine: Path
     report_path: Path
@@ -75,9 +75,9 @@ def replay(
 
     Args:
         quarantine: The file, in which `raw` may have been edited by hand.
-        fix: `FILE.function`, called with each row: a dict, or the raw text of what is not an object. It
-            returns the repaired row, as a dict or as a line of JSON, or None for one that stays bad.
-        plugins: Those that the run was given.
+        fix: `FILE.function`, called with each row: a dict, or the raw text of a line that is no object. It
+            returns the repaired row, as a dict or a line of JSON, or None if the row stays bad.
+        plugins: The plugins of the run.
         watch: Progress callback.
 
     Returns:
@@ -85,7 +85,7 @@ def replay(
 
     Raises:
         OptionError: for a quarantine or a run that cannot be replayed, or a function that cannot be used.
-        ResumeError: if a source, the version, a template or the user's code is not what it was.
+        ResumeError: if a source, the version, a template or the user's code has changed.
         SourceError: if a source cannot be read.
         NothingWrittenError, LimitError: as `convert`; the output is left as it was.
 
@@ -160,7 +160,7 @@ def _options_of(run: Run, plugins: Sequence[str]) -> ConvertOptions:
 
 @dataclass(frozen=True)
 class _Row:
-    """What is to be in a line of a source: `raw`, or the line itself where only its beginning is known."""
+    """The new text of a line of a source: `raw`, or the line itself if `raw` is only its beginning."""
 
     raw: bytes
     is_cut: bool = False
@@ -196,7 +196,7 @@ class _Repairs:
 
 
 def _rows_of(run: Run) -> dict[str, dict[int, _Row]]:
-    """Return, by source and line, what is in the quarantine now, and what was repaired before."""
+    """Return, by source and line, the rows of the quarantine, and the rows repaired before."""
     found: dict[str, dict[int, _Row]] = {}
     for entry in run.report.get("replayed", ()):
         raw = entry["raw"].encode("utf-8", "surrogateescape")
@@ -253,7 +253,7 @@ def _call_user_code(fix: str, file: Path, call: Callable[[], Any]) -> Any:
 
 
 def _fixed(raw: bytes, fix: Fix) -> bytes:
-    """Return a repaired row as a line; as it is where the function returns None."""
+    """Return a repaired row as a line, or the unchanged row if the function returns None."""
     text = raw.decode("utf-8", "replace")
     try:
         row = json.loads(text)
@@ -272,7 +272,7 @@ def _fixed(raw: bytes, fix: Fix) -> bytes:
 def _with_rows(
     run: Run, name: str, repairs: _Repairs, stack: ExitStack, options: ConvertOptions
 ) -> Source:
-    """Open a source with the repaired lines in the places of its own; it must be what it was."""
+    """Open a source with the repaired lines in place of its own; the source must be unchanged."""
     path = Path(name)
     if not path.is_file():
         raise SourceError(f"{name} cannot be opened: it is no longer there, and the run read it")
@@ -331,7 +331,7 @@ def _check_source(path: Path, known: Mapping[str, Any]) -> None:
 
 
 def _hash_of(path: Path, *, in_ranges: bool) -> str:
-    """Return the hash of a file: in ranges as runs make it now, or of the whole as 0.1 made it."""
+    """Return the hash of a file: by ranges as now, or of the whole file as in 0.1."""
     digest = RangeHash() if in_ranges else hashlib.sha256()
     with path.open("rb") as file:
         while data := file.read(READ_BYTES):
@@ -348,7 +348,7 @@ _ALIKE = {
 
 
 def _check_alike(run: Run, now: Mapping[str, Any]) -> None:
-    """Raise ResumeError unless version, template and code are what they were."""
+    """Raise ResumeError if version, template or code has changed."""
     added = sorted(set(now["code"]) - set(run.fingerprint.get("code", {})))
     if added:
         raise ResumeError(

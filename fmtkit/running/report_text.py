@@ -1,4 +1,4 @@
-"""The report of a conversion or a validation as text: what a terminal, a log and `print` show of it."""
+"""The report of a conversion or a validation as text, for terminals, logs and `print`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ BAD = ("quarantined", "skipped")
 
 
 def report_parts(data: Mapping[str, Any], outputs: Sequence[str]) -> list[Part]:
-    """Return a conversion's report: counts, bad rows, warnings, what was not read, and what was written."""
+    """Return a conversion's report: counts, bad rows, warnings, unread columns, and written files."""
     parts: list[Part] = [Line(_title(data), "bold"), _counts(data)]
     parts += _codes("bad rows", data["reasons"], REASONS)
     if data["quarantined"] and Path(outputs[-1]).is_file():  # else it is on an object store
@@ -43,7 +43,7 @@ def report_parts(data: Mapping[str, Any], outputs: Sequence[str]) -> list[Part]:
 
 
 def _unread(data: Mapping[str, Any]) -> list[Part]:
-    """Name the columns, and the keys of messages, that carry something and were not read, and what to do."""
+    """Name the unread columns and message keys that hold something, and what to do about them."""
     found = sorted(data["unread_columns"].items(), key=lambda entry: -entry[1])
     could = data.get("open_columns", {})
     rows = [
@@ -66,7 +66,7 @@ def _unread(data: Mapping[str, Any]) -> list[Part]:
 
 
 def _lost(data: Mapping[str, Any]) -> list[Part]:
-    """Name what the layout of --to does not hold: of rows written without it, and of rejected ones."""
+    """Name what the layout of --to cannot hold, in rows written without it and in rejected rows."""
     rows = [
         (Line(f"{count:,}"), Line(one_line(name), "yellow"), Line(what))
         for key, what in (("losses", "written without"), ("no_place", "rejected"))

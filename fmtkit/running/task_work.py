@@ -140,7 +140,7 @@ def _trace(piece: Piece, counts: Counts, bad_bytes: int) -> Trace:
 
 @dataclass(frozen=True)
 class RowResults:
-    """Gathers what `encode` makes of the rows of a task, as numbers (uint64); it can be pickled."""
+    """Collects the results of `encode` for the rows of a task, as numbers (uint64); it can be pickled."""
 
     job: Job
     encode: Callable[[pa.Table, np.ndarray], list[int]]
@@ -155,9 +155,9 @@ class RowResults:
 def results_of_rows(
     job: Job, encode: Callable[[pa.Table, np.ndarray], list[int]]
 ) -> Iterator[np.ndarray]:
-    """Yield what `encode` makes of the rows of a job (uint64), in order; nothing is written.
+    """Yield the results of `encode` for the rows of a job (uint64), in order; nothing is written.
 
-    Workers read where they can reach the sources.
+    Workers read the sources that they can reach.
     """
     if works_by_tasks(job):
         mapped = engine_of(job.options).map(RowResults(job, encode), iter(limited_tasks(job)))
@@ -209,9 +209,9 @@ class RangeDigests:
 
 
 def hash_sources(sources: Sequence[AnySource], options: SourceOptions) -> None:
-    """Have an engine make the hashes that are wanted of files, range by range.
+    """Let an engine compute the wanted hashes of files, range by range.
 
-    Others are hashed by the process that asks for them: streams as they pass, tables where they are.
+    Other sources are hashed by the process that needs the hash: streams as they pass, tables in memory.
     """
     opened = [s.source if isinstance(s, MadeSource) else s for s in sources]
     files = [s for s in opened if s.hashed and can_travel(s) and _ranged(s) is not None]

@@ -40,7 +40,7 @@ from fmtkit.writing.task_output import Counts
 
 @dataclass(frozen=True)
 class Finding:
-    """One bad row: `line` is None where the source has no lines."""
+    """One bad row; `line` is None if the source has no lines."""
 
     file: str
     row: int
@@ -193,7 +193,7 @@ def _shifted(finding: Finding, rows: int, lines: int) -> Finding:
 
 
 def finding_of(name: str, reject: Reject) -> Finding:
-    """Return the finding of a bad row of the source of that name."""
+    """Return the finding for a bad row of the named source."""
     return Finding(name, reject.row, reject.line, reject.code, reject.column, reject.message)
 
 

@@ -1,4 +1,4 @@
-"""Blocks of which only some rows are read: those that a filter takes, each judged by itself."""
+"""Blocks of which only the rows that a filter takes are read; the filter tests each row by itself."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,10 +20,10 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Taken:
-    """Which records of a block a filter takes, and those that it cannot judge."""
+    """The records of a block that a filter takes, and the records that it cannot test."""
 
     mask: Mask
-    """A value for each record; false for those that are rejected too."""
+    """Whether each record is taken; false for rejected records too."""
     rejects: tuple[Reject, ...] = ()
     """Records that are bad rows; their `row` is the number of the record."""
 
@@ -68,7 +68,7 @@ class FilteredBlock(PickledByFields, Block):
 
     @property
     def rejects(self) -> tuple[Reject, ...]:
-        """Return the bad rows of the block, and those that cannot be judged."""
+        """Return the bad rows of the block, and the rows that the filter cannot test."""
         own = self._taken.rejects
         if not own:
             return self.whole.rejects
@@ -120,7 +120,7 @@ class FilteredBlock(PickledByFields, Block):
 
 
 def filtered(blocks: Iterator[Block], row_filter: RowFilter | None) -> Iterator[Block]:
-    """Return blocks with the rows that a filter takes, all where there is none."""
+    """Return blocks with the rows that a filter takes; all rows without a filter."""
     if row_filter is None:
         return blocks
     return (FilteredBlock(block, row_filter) for block in blocks)

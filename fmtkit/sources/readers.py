@@ -46,7 +46,7 @@ class Reader(Protocol):
         ...
 
     def schema(self) -> pa.Schema | None:
-        """Return the schema where it is known without reading rows."""
+        """Return the schema if it is known without reading rows."""
         ...
 
     def sha256(self) -> str:
@@ -149,7 +149,7 @@ class JsonReader(FileReader):
                 yield replace(block, bytes_read=raw.begin + block.bytes_read)
 
     def _with_names(self, block: JsonBlock) -> JsonBlock:
-        """Make rows of lines that are lists: the list is the row's column of messages."""
+        """Make a row of each line that is a list: the list becomes the row's column of messages."""
         if self.layout != "lists":
             return block
         return replace(block, data=_LIST.sub(rb'{"messages": \1}', block.data), line_feeds=None)

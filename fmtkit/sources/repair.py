@@ -1,4 +1,4 @@
-"""The rest of a damaged JSON text: what can be read of it, and rejects for what cannot.
+"""The rest of a damaged JSON text: the readable records, and rejects for the others.
 
 Brackets or quotes do not match up, so only a parser can find where a record ends. Where one
 fails, reading continues at the next line that begins as elements do; the parser has shown that the
@@ -94,7 +94,7 @@ def blocks_with_care(
 
 @dataclass
 class Care:
-    """One pass over what is held, record by record."""
+    """One pass over the text held, record by record."""
 
     text: Text
     records: Records
@@ -107,7 +107,7 @@ class Care:
     """The position of the reader."""
     closed: bool = False
     fault: Damage | None = None
-    """What stopped reading: a record that is not JSON, after which no other begins in what is held."""
+    """What stopped reading: a record that is not JSON, after which no other begins in the text held."""
 
     def __post_init__(self) -> None:
         self._line, self._counted = self.text.line, 0
@@ -189,7 +189,7 @@ class Care:
 
 
 def _read(held: bytes, at: int, *, ended: bool) -> int | Damage | None:
-    """Return where the value ends that begins at `at`, why it is none, or None: it is cut off."""
+    """Return where the value that begins at `at` ends, why it is not valid, or None if it is cut off."""
     size = WINDOW_BYTES
     while True:
         is_last = at + size >= len(held)
@@ -218,7 +218,7 @@ def _read_window(
 
 
 def _too_deep_at(window: bytes) -> int:
-    """Return where the nesting exceeds the limit; what is before it need not be read again."""
+    """Return where the nesting exceeds the limit; the text before need not be read again."""
     level = 0
     for token in TOKEN.finditer(window):
         level += (token[0] in b"[{") - (token[0] in b"]}")

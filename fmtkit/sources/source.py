@@ -31,9 +31,9 @@ class Source:
     once: bool = False
     """Whether the rows can be read only once (stdin, a generator)."""
     hashed: bool = True
-    """Whether its hash is wanted; the hash of a large one costs as much as its conversion."""
+    """Whether its hash is wanted; hashing a large source costs as much as converting it."""
     given: str = ""
-    """The argument that it comes from, as the user wrote it: a folder has many sources."""
+    """The argument from which it was opened, as the user wrote it: a folder has many sources."""
     row_filter: RowFilter | None = None
     """Which of its rows are read; None for all."""
     _begun: tuple[Block | None, Iterator[Block]] | None = field(default=None, repr=False)
@@ -47,11 +47,11 @@ class Source:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The schema where it is known without reading rows (columnar sources, CSV), else None."""
+        """The schema if it is known without reading rows (columnar sources, CSV), else None."""
         return self.reader.schema()
 
     def blocks(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Block]:
-        """Read blocks from index `start` on, of these `columns` only where that saves work."""
+        """Read blocks from index `start` on; only these `columns`, if that saves work."""
         blocks = self._all_blocks(None if self.row_filter else columns)
         return filtered(islice(blocks, start, None), self.row_filter)
 
@@ -92,5 +92,5 @@ class Source:
             self.once = False
 
     def sha256(self) -> str:
-        """Return the hash of the raw bytes; of a stream, of what has been read of it."""
+        """Return the hash of the raw bytes; for a stream, of the bytes read so far."""
         return self.reader.sha256()

@@ -1,7 +1,7 @@
 """Splits of sources by the names of their files, as `datasets` finds them.
 
-A folder has the splits that its files or folders are named for; files that are named for none are those to
-train on, where no other is. A file that is named by itself is one to train on.
+A folder has the splits that its files or folders are named after; files named after no split are `train` if
+no other file is. A source that is a single file is `train`.
 """
 
 import re
@@ -63,8 +63,8 @@ def _by_word(names: Sequence[str], parts: Callable[[str], list[str]]) -> dict[st
 def of_split(names: Sequence[str], folder: str, split: str | None = None) -> list[str]:
     """Return the files of one split of a folder: by default of `train`, or of the only one.
 
-    An UnreadFilesWarning names the files of others where none was asked for. Raises OptionError where
-    there is no such split, or several, none of which is `train`.
+    If no split is requested, an UnreadFilesWarning names the files of the others. Raises OptionError if the
+    split does not exist, or if there are several without `train`.
     """
     splits = splits_of(names)
     wanted = split or (TRAIN if TRAIN in splits or len(splits) > 1 else next(iter(splits)))
@@ -84,7 +84,7 @@ def of_split(names: Sequence[str], folder: str, split: str | None = None) -> lis
 
 
 def check_file(file: str, split: str | None) -> None:
-    """Raise OptionError for a split of a file that is named by itself, unless it is `train`."""
+    """Raise OptionError for a split of a source that is a single file, unless it is `train`."""
     if split not in (None, TRAIN):
         raise OptionError(
             f"{file} has no split {split!r}: a file that is named by itself is the split train; leave "

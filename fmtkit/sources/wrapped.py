@@ -1,4 +1,4 @@
-"""Rows in a list of the one object of a file: `{"version": 1, "data": [{...}, {...}]}`."""
+"""Rows in a list inside the single object of a file: `{"version": 1, "data": [{...}, {...}]}`."""
 
 import json
 from typing import Any
@@ -11,17 +11,17 @@ WRAPPERS = frozenset(
     {"data", "dataset", "train", "test", "validation", "valid", "val", "dev", "eval"}
 )
 WRAPPERS |= {"rows", "items", "examples", "records", "results", "samples", "instances", "entries"}
-"""Names under which a file has its rows in a list of one object."""
+"""Keys under which the list of rows may be."""
 BLANKS = BLANK.decode()
 _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
 class Wrapping:
-    """Where the rows of a text are."""
+    """The place of the rows in a text."""
 
     name: str
-    """The key of their list."""
+    """The key of the list of rows."""
     at: int
     """Where the first row begins, after the bracket of the list."""
     beside: tuple[str, ...]
@@ -29,14 +29,14 @@ class Wrapping:
 
 
 def wrapping_of(text: bytes, *, is_cut: bool) -> Wrapping | None:
-    """Return where the rows are in the one object of a text.
+    """Return where the rows are in the single object of a text.
 
-    None where the object has no such list or several; where the text has more than the object; and where
-    the items of the list are messages, or hold the rows one level further down.
+    None if the object has no such list or several, if the text has more than the object, or if the items of
+    the list are messages or contain the rows one level deeper.
 
     Args:
         text: The text from its opening brace on, or its beginning.
-        is_cut: Whether it is only the beginning.
+        is_cut: Whether the text is only the beginning.
     """
     # Of each byte one character: places stay as they are.
     said = text.decode("latin-1")

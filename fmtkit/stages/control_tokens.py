@@ -31,7 +31,7 @@ def tokens_in(source: str, special: Sequence[str] = ()) -> tuple[str, ...]:
 def written_by(template: ChatTemplate) -> tuple[str, ...]:
     """Return the control tokens of a template: those that its source writes, and its special tokens.
 
-    Not the one by which rows say where an image is: in a row without one it is a fault of its own.
+    The placeholder of images is not among them: in a row without images it is a separate fault.
     """
     special = [token for token in template.special_tokens.values() if token != PLACEHOLDER]
     return tokens_in(template.source, special)

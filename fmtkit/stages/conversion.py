@@ -1,7 +1,7 @@
 """Conversion: a frame of bound columns becomes a canonical table, and each bad row gets one code.
 
-The strict parser judges single values, the converter judges how they fit together. Of everything that either
-finds wrong with a row, the code that comes first in `fmtkit.core.codes` is reported.
+The strict parser checks single values, the converter checks how they fit together. If they find several
+problems in a row, the code that comes first in `fmtkit.core.codes` is reported.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class Converted:
 def convert_frame(frame: pl.DataFrame, binding: Binding) -> Converted:
     """Run a converter over the frame that its parameters were bound to.
 
-    Where the expressions of a plugin raise, the rows that they raise for are bad.
+    If a plugin's expressions raise for a row, that row is bad.
     """
     if binding.converter.is_ours:
         return _convert(frame, binding)

@@ -115,7 +115,7 @@ class Fusion:
 
     @cached_property
     def fits(self) -> bool:
-        """Return whether a layout can express everything that becomes of a row."""
+        """Return whether a layout can express every outcome for a row."""
         binding, stage = self.binding, self.stage
         if stage.form not in ("text", "messages") or stage.text_source or stage.limit:
             return False
@@ -164,7 +164,7 @@ class Fusion:
 
     @cached_property
     def _conditions(self) -> list[Expr | Rule]:
-        """Return when rows are bad or are warned of."""
+        """Return the conditions on which rows are bad or get a warning."""
         columns = self.columns.values()
         found = [problem.when for column in columns for problem in column.problems]
         return found + [when for column in columns for _, when in column.warnings]
@@ -209,7 +209,7 @@ class Fusion:
         return replace(layout, keys=keys if self.stage.wide and (reads or not is_text) else ())
 
     def fuse(self, records: Records) -> Fused | None:
-        """Convert and render those rows of a block that the kernel can; None if it can too few."""
+        """Convert and render the rows of a block that the kernel can fuse; None if these are too few."""
         if self.paths is None:
             # The paths may be those of rows of a different source.
             self.take_paths()

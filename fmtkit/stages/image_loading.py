@@ -17,9 +17,9 @@ from fmtkit.sources.marks import Media
 
 KEEP, EMBED, PATHS = "keep", "embed", "paths"
 _FETCHED_BYTES = 1 << 20
-"""About what an image at a URL has, before it is fetched."""
+"""Estimated bytes of an image at a URL, before it is fetched."""
 Fetched = Mapping[str, bytes | ImageError]
-"""URL -> the image, or why it is not there."""
+"""URL -> the image, or why it could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class ImageLoader:
     """How the images of one source are read."""
 
     folder: Path
-    """The folder of the source, where paths begin."""
+    """The folder of the source, to which paths are relative."""
     image_folder: Path | None = None
-    """Another folder whose files may be opened."""
+    """Another folder whose files may be opened; it is searched first."""
     mode: str = KEEP
     fetches: bool = False
     verifies: bool = False
     out: Path | None = None
-    """Where images are written that are no files, as the mode `paths` wants it."""
+    """In mode `paths`, where images that are no files are written."""
 
     @classmethod
     def of(cls, folder: Path, options: RowOptions) -> "ImageLoader":
         """Return what reads the images of a source in a folder as the options say.
 
         Raises:
-            OptionError: if images are to be files, and nothing is written beside which they could be.
+            OptionError: if images are to be files, but there is no output next to which to write them.
             DependencyError: if they are to be decoded, and Pillow is not installed.
         """
         mode, out = options.images or KEEP, None
@@ -80,7 +80,7 @@ class ImageLoader:
         return resolving.resolve(image.path or "", self.folder, self.image_folder)
 
     def fetched(self, images: Iterable[Media]) -> Fetched:
-        """Fetch those of these images that are at URLs, if that is wanted."""
+        """Fetch the images that are at URLs, if that is requested."""
         if not self.fetches:
             return {}
         from fmtkit.images.fetching import fetch_images
@@ -89,7 +89,7 @@ class ImageLoader:
         return dict(fetch_images(sorted(url for url in urls if "://" in url[:16])))
 
     def load_all(self, images: Sequence[Media], fetched: Fetched) -> list[StoredImage] | ImageError:
-        """Return the images of a row as `load` does, or why one cannot be read, and which."""
+        """Return the images of a row as `load` does, or which one cannot be read and why."""
         found: list[StoredImage] = []
         for number, image in enumerate(images, 1):
             try:
@@ -104,7 +104,7 @@ class ImageLoader:
         """Return bytes and path of an image as it is written.
 
         Raises:
-            ImageError: if it is missing, or is no image that a model can be shown.
+            ImageError: if it is missing, or is no supported image.
         """
         source = self._resolved(image)
         if isinstance(source, RemoteImage):

@@ -1,8 +1,8 @@
 """Places of images: where the messages of rows show an image, and whether there is one for each place.
 
 Sources mark a place by a part of a content, by `<image>` in the text of a user (LLaVA, LLaMA-Factory,
-ms-swift, verl), or not at all: then the images come first in the first turn of a user, where TRL puts them.
-In a canonical text each is an IMAGE. Only what is asked shows images: TRL's trainers take none in a reply.
+ms-swift, verl), or not at all: then the images come first in the first user turn, where TRL puts them. In a
+canonical text each place is an IMAGE. Replies have no images: TRL's trainers take none there.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class Places:
         return {self.column: self._by_row(said), **found}
 
     def check(self, row: int, given: RowImages | None) -> Sequence[Media] | Problem:
-        """Return the images of a row in the order of their places, or what is wrong."""
+        """Return the images of a row in the order of their places, or the problem."""
         given = given or RowImages()
         if given.is_marked or (self.marked[row] and not given.are_shown):
             return Problem(
@@ -119,7 +119,7 @@ class Places:
         return found
 
     def shown(self, rows: Sequence[int], counts: Sequence[int]) -> pa.Table:
-        """Return the table in which each of these rows marks its places, as many as `counts` says."""
+        """Return the table with the places marked in each of these rows, `counts` of them."""
         left = {row: n for row, n in zip(rows, counts, strict=True) if n and not self.marked[row]}
         if not left:
             return self._table

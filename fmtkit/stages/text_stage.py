@@ -95,7 +95,7 @@ class TextStage:
     table: type[Table] = Conversation
     """What the rows are."""
     eos: str | None = None
-    """What ends each reply of prerendered text."""
+    """The text that ends each reply of prerendered text."""
 
     @classmethod
     def of(
@@ -203,7 +203,7 @@ class TextStage:
 
 
 def _check_eos(options: RowOptions, converter: Converter, table: type[Table]) -> None:
-    """Raise OptionError for an end of replies where the rows have no replies of prerendered text."""
+    """Raise OptionError for an end of replies if the rows have no replies of prerendered text."""
     has_replies = {*REPLIES, "messages"} & set(table.column_names())
     if options.eos is not None and not (converter.text and has_replies):
         why = "its template ends them" if has_replies else "its rows have no reply of text"
@@ -230,7 +230,7 @@ def _ended(table: pa.Table, eos: str, of: type[Table]) -> pa.Table:
 
 
 def _check_cut(action: str, table: type[Table]) -> None:
-    """Raise OptionError for a cut that rows of this table do not survive."""
+    """Raise OptionError for a way of truncating that this table does not support."""
     why = _UNCUT.get(table.name())
     columns = {column.name for column in fields(table)}
     if (
@@ -293,7 +293,7 @@ def _limit(options: RowOptions) -> "LengthLimit | None":
 def _with_added(
     limit: "LengthLimit", options: RowOptions, method: str | None, table: type[Table]
 ) -> "LengthLimit":
-    """Return the limit of rows that no template renders: it counts what their trainer adds."""
+    """Return the limit for rows that no template renders; it counts the tokens that their trainer adds."""
     if table is Stepwise:
         given = options.options
         return replace(
@@ -307,7 +307,7 @@ def _with_added(
 def with_images(stage: TextStage, folder: str | None) -> "TextStage | str":
     """Return the stage with lengths that include images, or why they cannot be counted.
 
-    `folder` is the model's, of which the tokenizer is.
+    `folder` is the folder of the tokenizer's model.
     """
     if stage.limit is None:
         return stage
@@ -398,7 +398,7 @@ def _texts_of(done: Done) -> dict[str, pa.Array]:
 def _judged(
     done: Done, limit: "LengthLimit", rows: np.ndarray, stage: TextStage, table: pa.Table
 ) -> Done:
-    """Leave rows whole that a trainer cuts, except for those of which nothing would be left to learn."""
+    """Leave rows whole that a trainer truncates, except rows without a trained token after it."""
     texts = done.table.take(buffers.int64s(rows))
     left = _survivors(texts, limit, table.take(buffers.int64s(done.kept[rows])), stage)
     lost = rows[~left]
@@ -416,7 +416,7 @@ def _judged(
 def _survivors(
     texts: pa.Table, limit: "LengthLimit", rows: pa.Table, stage: TextStage
 ) -> np.ndarray:
-    """Return for which overlong rows a cut leaves something to learn."""
+    """Return which overlong rows still have a trained token after the cut."""
     if stage.table is Segments:
         return limit.survives_segments(texts)
     if stage.table is Tokens:
@@ -600,7 +600,7 @@ def render_table(
 
 
 def _equal_sides(texts: Mapping[str, pa.Array], lost: set[int]) -> list[RowFailure]:
-    """Return the pairs that a template makes equal, since it leaves out what they differ in."""
+    """Return the pairs that a template makes equal, since it leaves out their difference."""
     if not texts.keys() >= {*SIDES}:
         return []
     # Null for the rows that have failed already.
@@ -633,7 +633,7 @@ def _texts(
 
 
 def rendered_of(names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
-    """Return what is rendered for rows with these columns, and of which conversations, in order."""
+    """Return, in order, what is rendered for rows with these columns, and from which conversations."""
     replies = tuple(name for name in REPLIES if name in names)
     if replies:
         return Plan(replies=len(replies)), ("prompt", *replies)

@@ -55,4 +55,4 @@ def failed(totals: Sequence[float]) -> bool:
 
 
 def _key(row: Row) -> str:
-    return json.dumps(row["prompt"], sort_keys=True, default=str)
+    return json.dumps(row.get("prompt", row), sort_keys=True, default=str)

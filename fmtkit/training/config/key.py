@@ -37,7 +37,7 @@ def destinations() -> dict[str, str]:
     """
     sections = {one.name: one.about for one in section.every()}
     for name in DESTINATIONS.keys() & sections.keys():
-        raise section.wrong(name, f"{name} is where other keys go")
+        raise section.unusable(name, f"{name} is where other keys go")
     return DESTINATIONS | sections
 
 

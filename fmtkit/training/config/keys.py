@@ -72,18 +72,18 @@ def _declared() -> list[Key]:
     taken = {key.name for key in rows}
     for one in section.every():
         if section.is_added(one.name) and one.name in taken | {SECTION}:
-            raise section.wrong(one.name, f"{one.name} is a key already")
+            raise section.unusable(one.name, f"{one.name} is a key already")
         for key in one.load_keys():
             why = _fault(key, taken)
             if why:
-                raise section.wrong(one.name, why)
+                raise section.unusable(one.name, why)
             taken.add(key.name)
             rows.append(key)
         if one.switch and one.switch not in taken:
-            raise section.wrong(one.name, f"its switch {one.switch!r} is no key")
+            raise section.unusable(one.name, f"its switch {one.switch!r} is no key")
         for name in one.features:
             if f"{SECTION}.{name}" not in taken:
-                raise section.wrong(one.name, f"its feature {name!r} is no key of {SECTION}")
+                raise section.unusable(one.name, f"its feature {name!r} is no key of {SECTION}")
     return rows
 
 

@@ -272,7 +272,7 @@ def _of_section(check: Check[Plan]) -> Check[Plan]:
         for name in named:
             if not is_nameable(name):
                 why = f"its check {check.code} is about {name!r}, which is no key"
-                raise section.wrong(check.section, why)
+                raise section.unusable(check.section, why)
     return replace(check, find=section.guarded(check.section, check.find))
 
 
@@ -304,7 +304,7 @@ def _taken(runner: Runner | None) -> set[str]:
         return set()
     taken = [one for one in section.every() if runner is None or one.name in runner.sections]
     for one in taken:
-        one.loaded()
+        one.load_modules()
     return {one.name for one in taken}
 
 

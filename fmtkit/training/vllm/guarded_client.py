@@ -1,7 +1,7 @@
-"""TRL's client of a vLLM server behind a lifeline: its requests are bounded and retried.
+"""TRL's client of a vLLM server behind a lifeline: its requests have time limits and are retried.
 
-Only the main process has a client. A server that it loses is told of by what the client returns, which TRL
-hands to all processes, so that they end together.
+Only the main process has a client. If the server is lost, `generate` returns a `Failure` instead of
+answers. TRL sends it to all processes, so that they end together; `chat` raises.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,10 +16,10 @@ from fmtkit.training.vllm.server_state import ServerError, address
 
 
 class Failure:
-    """A lost server, instead of its answers: it raises on every process that takes them.
+    """Stands in for the answers of a lost server: it raises on every process that reads it.
 
-    Only the main process talks to the server. TRL sends what it got to all others, so they end
-    together; if only the main process raised, the others would wait for it.
+    Only the main process talks to the server. TRL sends the answers to all others, so they end together; if
+    only the main process raised, the others would wait for it.
     """
 
     def __init__(self, message: str) -> None:
@@ -38,7 +38,7 @@ class GuardedClient:
     def __init__(self, client: Any, lifeline: Lifeline) -> None:
         self.client = client
         self.lifeline = lifeline
-        self.lost: str | None = None
+        self.failure_message: str | None = None
         self.update: Any = None
 
     def __getattr__(self, name: str) -> Any:
@@ -54,17 +54,17 @@ class GuardedClient:
         self.client.model = name
 
     def generate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Generate; a lost server is returned instead of the answer."""
-        if self.lost is None:
+        """Generate; if the server is lost, return a `Failure` in place of each part of the answer."""
+        if self.failure_message is None:
             try:
                 answer: dict[str, Any] = self.lifeline.run(
                     lambda: self._whole_answer(*args, **kwargs)
                 )
             except TrainingError as error:
-                self.lost = str(error)
+                self.failure_message = str(error)
             else:
                 return answer
-        failure = Failure(self.lost)
+        failure = Failure(self.failure_message)
         return dict.fromkeys(("prompt_ids", "completion_ids", "logprobs"), failure)
 
     def _whole_answer(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -77,56 +77,56 @@ class GuardedClient:
         return answer
 
     def chat(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Generate for conversations; raises ServerLostError for a lost server."""
-        if self.lost is not None:
-            raise ServerLostError(self.lost)
+        """Generate for conversations; raise ServerLostError if the server is lost."""
+        if self.failure_message is not None:
+            raise ServerLostError(self.failure_message)
         answer: dict[str, Any] = self.lifeline.run(lambda: self.client.chat(*args, **kwargs))
         return answer
 
     def update_named_params(self, metadata: Any, named_params: Iterable[Any]) -> None:
-        """Send the weights; a server that is lost meanwhile is reported by the next generation.
+        """Send the weights; if the server is lost meanwhile, the next generation reports it.
 
-        All parameters are always iterated over: the other processes take part in gathering
-        them, and an adapter that was merged for this is unmerged only at the end.
+        All parameters are always iterated over: the other processes take part in gathering them, and an
+        adapter that was merged for the transfer is unmerged only at the end.
         """
         remaining = iter(named_params)
         try:
             self._send(metadata, remaining)
         except TrainingError as error:
-            self.lost = str(error)
+            self.failure_message = str(error)
             for _ in remaining:
                 pass
 
     @contextmanager
     def weight_update(self) -> Iterator[None]:
-        """Send weights one by one inside (online DPO); a lost server is reported by the next generation.
+        """Let the caller send weights one by one (online DPO); the next generation reports a lost server.
 
-        All are iterated over: an adapter that was merged for this is unmerged only at the end.
+        A lost server does not interrupt the caller's loop, which unmerges a merged adapter only at its end.
         """
         update = self.client.weight_update()
         self._guarded(self._check_up)
         self._guarded(lambda: self._transfer(update.__enter__))
-        has_begun = self.lost is None
+        has_begun = self.failure_message is None
         yield
         if has_begun:
             self._guarded(lambda: self._transfer(lambda: update.__exit__(None, None, None)))
-        # One that is not ended would be ended by the garbage collector, with more requests.
+        # Keep a reference: the garbage collector would end an unfinished update, with another request.
         self.update = update
 
     def update_named_param(self, name: str, weights: Any) -> None:
-        """Send one parameter; nothing once the server is lost."""
+        """Send one parameter; do nothing once the server is lost."""
         self._guarded(lambda: self._transfer(lambda: self.client.update_named_param(name, weights)))
 
     def _guarded(self, call: Callable[[], object]) -> None:
-        if self.lost is not None:
+        if self.failure_message is not None:
             return
         try:
             call()
         except TrainingError as error:
-            self.lost = str(error)
+            self.failure_message = str(error)
 
     def _send(self, metadata: Any, params: Iterator[Any]) -> None:
-        """Send the weights on this thread, whose device and gradients are the trainer's."""
+        """Send the weights in this thread, where the trainer's CUDA device and gradient mode are set."""
         self._check_up()
         self._transfer(lambda: self.client.update_named_params(metadata, params))
 
@@ -146,7 +146,7 @@ class GuardedClient:
             raise ServerLostError(lifeline.lost(f"did not answer ({reason})")) from error
 
     def reset_prefix_cache(self) -> None:
-        """Let the server drop what it computed with other weights."""
+        """Let the server drop its cache of prefixes, which other weights computed."""
         self._guarded(lambda: self.lifeline.run(self.client.reset_prefix_cache))
 
 

@@ -1,9 +1,9 @@
 """Prefetch of complete conversations with tools or environments, by TRL's own loop in a second thread.
 
-The thread has the half of TRL's trainer that runs conversations, and of the trainer itself only what that
-half reads: what TRL adds to it later is missing there, and not used by two threads at once. No weights are
+The thread uses TRL's code that runs conversations, with only the trainer's attributes that this code reads.
+An attribute that a later TRL adds is therefore missing there, not shared by two threads. No weights are
 transferred between two turns of a conversation. The main thread takes the conversations when their batch
-trains, and the environments with them, since rewards may use those.
+trains, together with their environments, which rewards may use.
 """
 
 import copy
@@ -20,6 +20,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from fmtkit.core.data_classes import dataclass
 from fmtkit.training.building.callbacks import TrainingError
 from fmtkit.training.online.rollouts.contract import RolloutError, in_one_line
+from fmtkit.training.online.rollouts.generation import prompts_of
 
 PromptRows = Sequence[dict[str, Any]]
 Pool = dict[Any, list[Any]]
@@ -31,12 +32,12 @@ _READ = (
 )
 """Attributes of the trainer that conversations read and do not set."""
 _READ_IF_THERE = ("async_loop", "_env_tools", "_multi_environment", "_standalone_tools")
-"""Those that TRL sets for tools, for tools that wait, or for environments."""
+"""Attributes that TRL sets only for tools, for asynchronous tools, or for environments."""
 _NOT_TOOLS = frozenset({"reset", "get_reward"})
 
 
-class Conversations(GRPOTrainer):
-    """TRL's loop over the turns of some conversations, without a model: a vLLM server answers."""
+class ConversationRunner(GRPOTrainer):
+    """TRL's loop over the turns of some conversations, without a model: a vLLM server writes the replies."""
 
     # TRL annotates these as unions of many types, or not at all.
     environment_factories: Any
@@ -45,16 +46,16 @@ class Conversations(GRPOTrainer):
     processing_class: Any
 
     def __init__(self, trainer: Any, tokenizer: Any, pool: Pool) -> None:
-        """Take what conversations read; the tokenizer and the environments are for this thread alone."""
-        # TRL's own __init__ would make a second trainer: model, optimizer and data.
+        """Take the attributes that conversations read; tokenizer and pool are for this thread alone."""
+        # TRL's own __init__ would create a second trainer, with model, optimizer and data.
         for name in (*_READ, *(one for one in _READ_IF_THERE if hasattr(trainer, one))):
             setattr(self, name, getattr(trainer, name))
         self.processing_class = tokenizer
         self._tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self.state = copy.copy(trainer.state)
-        # It must not see that the main thread evaluates.
+        # Always in training mode, also while the main thread evaluates.
         self.model = SimpleNamespace(training=True, config=trainer.model.config)
-        # A copy, since a limit on the answers may have changed by the time the thread asks.
+        # A copy: the main thread may change the limit on answers before this thread sends its requests.
         self.vllm_generation = copy.copy(trainer.vllm_generation)
         self._last_loaded_step = self.state.global_step
         self._metrics: Any = {"train": defaultdict(list)}
@@ -65,10 +66,10 @@ class Conversations(GRPOTrainer):
     def run(self, rows: PromptRows) -> tuple[list[Any], tuple[Any, ...]]:
         """Return the prompts of some rows, and what TRL's `_generate` returns for them.
 
-        The steps before it are those of TRL's `_generate_and_score_completions`: it draws and resets the
-        environments, and tells each conversation its tools.
+        The steps before `_generate` are those of TRL's `_generate_and_score_completions`: draw and reset the
+        environments, and collect the tools of each conversation.
         """
-        prompts = [row["prompt"] for row in rows]
+        prompts = prompts_of(self, rows)
         if self.environment_factories is not None:
             several = self._multi_environment
             self._batch_environments = [row.get("environment") if several else None for row in rows]
@@ -104,7 +105,7 @@ class Conversations(GRPOTrainer):
         return drawn
 
     def _tools_of(self, number: int) -> dict[str, Any]:
-        """Return the tools of a conversation by name: those of the run, and its environment's methods."""
+        """Return the tools of a conversation by name: the run's, and its environment's methods."""
         methods = []
         if self.environments:
             environment = self.environments[number]
@@ -118,7 +119,7 @@ class Conversations(GRPOTrainer):
 
 
 def _observed(prompt: Any, observation: Any) -> Any:
-    """Return a prompt with what an environment returned at its reset behind its last message."""
+    """Return a prompt with an environment's first observation appended to the content of its last message."""
     if observation is None:
         return prompt
     content = prompt[-1]["content"]
@@ -126,27 +127,27 @@ def _observed(prompt: Any, observation: Any) -> Any:
         content = [{"type": "text", "text": content}]
     if isinstance(observation, str) and isinstance(content, list):
         observation = [{"type": "text", "text": observation}]
-    # TRL's row is left as it is.
+    # A new message: the row itself must not change.
     return [*prompt[:-1], {**prompt[-1], "content": content + observation}]
 
 
 @dataclass(frozen=True)
 class Prefetched:
-    """Finished conversations, their prompts, and what `_generate` returned."""
+    """Finished conversations: their runner, their prompts, and what `_generate` returned."""
 
-    conversations: Conversations
+    runner: ConversationRunner
     prompts: list[Any]
     answers: tuple[Any, ...]
     tokens: int
 
 
 class ConversationGeneration:
-    """Conversations of a trainer with tools or environments, in one process that asks a vLLM server."""
+    """Generation of whole conversations with tools or environments, in a training of one process."""
 
     def __init__(self, trainer: Any) -> None:
         self.processing_class = copy.deepcopy(trainer.processing_class)
         self.free: list[Pool] = []
-        """Environments that no batch uses any longer, for reuse."""
+        """Environments that no batch uses any longer."""
 
     def prepare(
         self, trainer: Any, prompts: list[Any], rows: PromptRows
@@ -154,13 +155,13 @@ class ConversationGeneration:
         """Return the job that runs the conversations of these rows."""
         del prompts
         pool = self.free.pop() if self.free else {}
-        return partial(_prefetch, Conversations(trainer, self.processing_class, pool), rows)
+        return partial(_prefetch, ConversationRunner(trainer, self.processing_class, pool), rows)
 
     @contextmanager
     def scoring(self, trainer: Any, wait: Callable[[], Any]) -> Iterator[None]:
         """Prevent TRL from resetting environments while it scores finished conversations."""
         factories, before = trainer.environment_factories, trainer.environments
-        # TRL would draw and reset environments for this batch; `generate` puts it back.
+        # Without factories TRL creates and resets no environments here; `generate` restores both attributes.
         trainer.environment_factories, trainer.environments = None, None
         try:
             yield
@@ -170,25 +171,25 @@ class ConversationGeneration:
                 trainer.environments = before
             else:
                 # Their rewards have been read; they are no longer used.
-                self.free.append(wait().conversations.pool)
+                self.free.append(wait().runner.pool)
 
     def generate(
         self, trainer: Any, prompts: list[Any], wait: Callable[[], Any], usual: Callable[..., Any]
     ) -> Any:
-        """Return what TRL's `_generate` returned in the thread; raises what was raised there."""
+        """Return what TRL's `_generate` returned in the thread, or raise the exception of the thread."""
         del usual
         prefetched: Prefetched = wait()
         if trainer.state.global_step != trainer._last_loaded_step:
             # As TRL does before it generates: the next conversations use these weights.
             trainer.vllm_generation.sync_weights()
             trainer._last_loaded_step = trainer.state.global_step
-        ran = prefetched.conversations
+        ran = prefetched.runner
         trainer.environment_factories, trainer.environments = (
             ran.environment_factories,
             ran.environments,
         )
         trainer._batch_environments = ran._batch_environments
-        # TRL continues with this list, which by now has what environments returned at their reset.
+        # TRL continues with this list, so the prompts with the observations are put into it.
         prompts[:] = prefetched.prompts
         metrics = trainer._metrics["train"]
         for name, values in ran._metrics["train"].items():
@@ -198,14 +199,14 @@ class ConversationGeneration:
         return prefetched.answers
 
 
-def _prefetch(conversations: Conversations, rows: PromptRows) -> Prefetched:
+def _prefetch(runner: ConversationRunner, rows: PromptRows) -> Prefetched:
     """Run the conversations of some rows; raise RolloutError for an error of the user's code."""
-    before = conversations.state.num_input_tokens_seen
+    before = runner.state.num_input_tokens_seen
     try:
-        prompts, answers = conversations.run(rows)
+        prompts, answers = runner.run(rows)
     except TrainingError:
         raise
     except Exception as error:
         raise RolloutError(f"a prefetched conversation raised {in_one_line(error)}") from error
-    tokens = conversations.state.num_input_tokens_seen - before
-    return Prefetched(conversations, prompts, answers, tokens)
+    tokens = runner.state.num_input_tokens_seen - before
+    return Prefetched(runner, prompts, answers, tokens)

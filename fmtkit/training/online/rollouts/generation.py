@@ -16,6 +16,7 @@ from typing import Any
 from fmtkit.training.online.rollouts.contract import RolloutFunction
 
 PromptRows = Sequence[dict[str, Any]]
+_EMPTY = [{"role": "user", "content": ""}]
 Job = Callable[[], Any]
 
 
@@ -93,6 +94,13 @@ class ServerGeneration(Given):
         per_process = len(answer[0]["prompt_ids"]) // trainer.accelerator.num_processes
         start = trainer.accelerator.process_index * per_process
         return {name: values[start : start + per_process] for name, values in answer[0].items()}
+
+
+def prompts_of(trainer: Any, rows: PromptRows) -> list[Any]:
+    """Return the prompts of some rows: with environments, an empty one if a row has none, as in TRL."""
+    if trainer.environment_factories is None:
+        return [row["prompt"] for row in rows]
+    return [row.get("prompt", _EMPTY) for row in rows]
 
 
 def agreed(accelerator: Any, here: bool) -> bool:

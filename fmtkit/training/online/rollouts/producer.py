@@ -15,7 +15,7 @@ from threading import RLock, Thread
 from typing import Any, Protocol
 
 from fmtkit.core.data_classes import dataclass
-from fmtkit.training.online.rollouts.generation import agreed
+from fmtkit.training.online.rollouts.generation import agreed, prompts_of
 
 
 class LookAhead:
@@ -203,7 +203,7 @@ class Producer:
     def _ask(self, index: int, rows: PromptRows) -> None:
         if "image" in rows[0] or "images" in rows[0]:
             return
-        prompts = [row["prompt"] for row in rows]
+        prompts = prompts_of(self.trainer, rows)
         with self.trainer.limited(rows):
             job = self.generation.prepare(self.trainer, prompts, rows)
         if job is not None:

@@ -8,7 +8,11 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from fmtkit.training.online.rollouts.contract import RolloutFunction
 from fmtkit.training.online.rollouts.conversations_ahead import ConversationGeneration
-from fmtkit.training.online.rollouts.generation import FunctionGeneration, ServerGeneration
+from fmtkit.training.online.rollouts.generation import (
+    FunctionGeneration,
+    ServerGeneration,
+    prompts_of,
+)
 from fmtkit.training.online.rollouts.producer import Generation, Producer
 from fmtkit.training.online.rollouts.sync_interval import SyncInterval
 from fmtkit.training.vllm.file_sync import connect, connecting
@@ -122,7 +126,12 @@ class RolloutTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         rows: Any = self.choose_rows(inputs)
+        prompts = prompts_of(self, rows)
         with self.producer.scoring(rows) if self.producer is not None else nullcontext():
+            if self.environment_factories is None and "prompt" not in rows[0]:
+                # Prefetch hides the environments, without which TRL needs a prompt in each row.
+                pairs = zip(rows, prompts, strict=True)
+                rows = [{**row, "prompt": prompt} for row, prompt in pairs]
             return super()._generate_and_score_completions(rows)
 
     def _generate(self, prompts: list[Any]) -> Any:
