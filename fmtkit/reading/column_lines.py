@@ -130,7 +130,10 @@ def _held(kind: Kind) -> int:
 def _is_writable(field: pa.Field) -> bool:
     """Return whether a field can be written as JSON, name and values."""
     dtype, types = field.type, pa.types
-    if "\0" in field.name:  # Arrow's C interface ends a name there
+    try:
+        if "\0" in field.name:  # Arrow's C interface ends a name there
+            return False
+    except UnicodeDecodeError:  # of a damaged file
         return False
     if types.is_struct(dtype) or types.is_list(dtype) or types.is_large_list(dtype):
         return all(_is_writable(dtype.field(number)) for number in range(dtype.num_fields))
