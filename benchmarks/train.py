@@ -42,7 +42,7 @@ PREPARE = """
 import sys
 from fmtkit import cli
 from fmtkit.training.run import run
-run.launched = lambda plan: 0
+run.launch = lambda plan: 0
 sys.argv = ["fmtkit", "train", sys.argv[1], "--rebuild"]
 cli.main()
 """

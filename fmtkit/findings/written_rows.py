@@ -90,7 +90,7 @@ def _render(table: pa.Table, template: ChatTemplate, conversations: list[str]) -
 
 
 def _cuts(table: pa.Table, conversations: list[str]) -> Mapping[int, Cuts]:
-    """Return every content of rows with images in parts, as trainers get them (`core.tables.written`)."""
+    """Return every content of rows with images in parts, as trainers get them (`core.tables.final_rows`)."""
     found: dict[int, dict[str, tuple[str, ...]]] = {}
     for name in conversations:
         flat = flatten(table.column(name))

@@ -168,7 +168,7 @@ def _placed(hub: HubOutput, reports: Iterable[Report], *addresses: str) -> list[
 class RowStream:
     """The converted rows of sources, block by block in input order, with nothing written.
 
-    The tables are those of `pipeline.stream`: whoever hands rows out uses `tables.written`.
+    The tables are those of `pipeline.stream`: whoever hands rows out uses `tables.final_rows`.
     Every row read so far is counted in `ledger`, the position in `progress`; `watch` follows both.
 
     Raises:

@@ -146,7 +146,7 @@ class Piece:
     source: int
     block: int
     table: pa.Table
-    """Its carried columns have the prefix `tables.CARRIED`; `tables.written` takes it off."""
+    """Its carried columns have the prefix `tables.CARRIED`; `tables.final_rows` takes it off."""
     records: np.ndarray
     lines: np.ndarray | None
     """The physical line of each row's record (int64); None where the source has none, or with `encode`."""
