@@ -325,6 +325,15 @@ def test_columns_of_which_some_are_the_text_of_json(tmp_path, monkeypatch, texts
     assert made[0][0]
 
 
+@pytest.mark.parametrize("kernel", ["1", "0"])
+def test_a_table_whose_columns_are_all_null(tmp_path, monkeypatch, kernel):
+    monkeypatch.setenv(native.VARIABLE, kernel)
+    dtype = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+    table = pa.table({"messages": pa.array([None] * 5, dtype), "x": pa.nulls(5)})
+    with pytest.raises(fmtkit.FmtkitError, match="null_field 5"):
+        fmtkit.convert(table, "openai", tmp_path / "out.jsonl")
+
+
 def test_a_block_without_a_row_that_is_wanted(tmp_path):
     chat = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     table = pa.table({"messages": [chat] * 3, "score": [1, 2, 3]})

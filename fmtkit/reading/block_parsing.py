@@ -80,9 +80,9 @@ class ReadPlan(PickledByFields):
         # By number: polars renames a column without a name, and `*` or `^a$` would be a pattern. Without the
         # mark of JSON, which would make its text a type of its own.
         # Column by column: of a table polars waits for threads of its own, with the interpreter's lock.
-        frame = pl.DataFrame(
-            [pl.Series(alias, batch.column(name)) for name, alias in there.items()]
-        )
+        rows = pl.int_range(0, batch.num_rows, eager=True).alias("__row")
+        read_columns = (pl.Series(alias, batch.column(name)) for name, alias in there.items())
+        frame = pl.DataFrame([rows, *read_columns])
         expressions = []
         for column in self.binding.every:
             top, dtype = there.get(column.path[0]), dtype_of(column.kind)
@@ -92,8 +92,7 @@ class ReadPlan(PickledByFields):
             else:
                 seen = read(column.kind, pl.col(top), column.shape)
                 expressions.append(seen.alias(column.name))
-        rows = pl.int_range(0, batch.num_rows, eager=True).alias("__row")
-        return frame.with_columns(rows).select(*expressions, "__row")
+        return frame.select(*expressions, "__row")
 
 
 @dataclass(frozen=True)
